@@ -1,0 +1,130 @@
+// The tables of kernels: one struct of function pointers an instruction set, chosen at run time. The C table is the
+// reference: every other kernel gives its bits (tests/checkkernels compares with memcmp).
+//
+// Two rules make that possible. Lanes are outputs: no sum crosses lanes, so it does not matter how many there are.
+// And each output's sum has one order, written out in docs/numerics.md: up to 8 segments of K, each one chain, then a
+// tree. Weights come in panels of 16 outputs (cpu/packed.h); a kernel works on one panel, drivers cut the work.
+#ifndef MOTE_CPU_KERNELS_KERNELS_H
+#define MOTE_CPU_KERNELS_KERNELS_H
+
+#include "cpu/packed.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    PAGE_POSITIONS = 64, // positions of a KV page, which is also the chunk in which attention sums
+};
+
+enum kv_kind {
+    KV_F32,
+    KV_F16,
+    KV_Q8_0,
+    KV_COUNT,
+};
+
+// A source row in Q8: k elements in blocks of 32. The parts follow each other, the row is 64-byte aligned: int8 q[k],
+// float d[k/32], int16 sums[k/16] (the sum of q over each half of a block).
+static inline size_t q8_row_bytes(size_t k)
+{
+    return (k + k / 32 * 4 + k / 16 * 2 + 63) & ~(size_t)63;
+}
+
+// A source row in F32 (also for sources rounded to F16): float x[k rounded up to 16], then 8 floats: 2^e of each
+// segment (1 where the segment was not scaled).
+static inline size_t f32_row_bytes(size_t k)
+{
+    return ((k + 15) / 16 * 64 + MAX_SEGMENTS * 4 + 63) & ~(size_t)63;
+}
+static inline size_t f32_row_scales(size_t k) // where the scales begin, in floats
+{
+    return (k + 15) / 16 * 16;
+}
+
+// A panel unpacked once for many tokens, n = k/32 grains: the form that gemm_q8 reads. Parts are 64-byte aligned.
+struct unpacked_q8 {
+    uint8_t *q;       // [n][8 groups of 4 k][16 rows][4]: unsigned, the zero point not yet subtracted
+    float *scale;     // [n][16]: what multiplies dx · isum: d, or d · scale where a sub-block has 32 elements
+    float *min;       // [n][16]: m (MIN32), or dmin (MIN16); else unused
+    int16_t *sub;     // [n][16 rows][2 halves]: sub-scales (SCALING_16, MIN16); else unused
+    int16_t *sub_min; // [n][16 rows][2 halves]: sub-minimums (MIN16); else unused
+};
+size_t unpacked_q8_bytes(size_t k);
+void unpacked_q8_place(struct unpacked_q8 *unpacked, void *memory, size_t k);
+
+// One page of keys and values of one KV head, and what a query may see of it. Layouts (head_dim d, positions p):
+//   F32, F16   K [d][64 p]; V [64 p][d]
+//   Q8_0       K i8 [d/4][64 p][4]; V i8 [64 p][d]
+struct attention_chunk {
+    const void *k;
+    const void *v;
+    const float *k_scale; // F16: [64] 2^e of each position's key; Q8_0: [d/32][64] block scales; F32: unused
+    const float *v_scale; // F16: [64]; Q8_0: [64][d/32]; F32: unused
+    float scale;          // of the scores: usually 1/sqrt(head_dim)
+    float softcap;        // 0: none; else score = softcap · tanh(score / softcap)
+    uint32_t first, last; // the positions of the page that the query sees: [first, last), not empty
+};
+
+struct kernels {
+    const char *name; // "c", "avx2", "avx512", "neon"
+
+    // ---- sources ----
+    // x[k] → a Q8 row; k is a multiple of 32.
+    void (*quantize_q8)(const float *x, size_t k, uint8_t *row);
+    // x[k] → an F32 row whose values are rounded to F16, range-exact by segment.
+    void (*round_f16)(const float *x, size_t k, const struct segments *segments, float *row);
+
+    // ---- products of one panel: 16 outputs ----
+    // One token: y[16] = panel · row. NULL for the plain kinds in matvec_q8 and unpack_q8.
+    void (*matvec_q8[PACKED_COUNT])(const struct packed *weight, size_t panel, const uint8_t *row, float *y);
+    void (*matvec_f32[PACKED_COUNT])(const struct packed *weight, size_t panel, const float *row, float *y);
+    // Many tokens: unpack once, then multiply. unpack_f32 writes float [k][16], the dtype's exact values.
+    void (*unpack_q8[PACKED_COUNT])(const struct packed *weight, size_t panel, struct unpacked_q8 *out);
+    void (*unpack_f32[PACKED_COUNT])(const struct packed *weight, size_t panel, float *out);
+    // n source rows, row_stride bytes apart; y[t * y_stride + 0 … 15] for t < n.
+    void (*gemm_q8[SCALING_COUNT])(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
+                                   size_t row_stride, size_t n, float *y, size_t y_stride);
+    void (*gemm_f32)(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,
+                     float *y, size_t y_stride);
+
+    // ---- rows of n floats; y may be the first source ----
+    // y = (x · 1/sqrt(mean(x²) + epsilon)) · weight; weight NULL: ones.
+    void (*rms_norm)(const float *x, const float *weight, size_t n, float epsilon, float *y);
+    void (*add)(const float *a, const float *b, size_t n, float *y);
+    void (*mul)(const float *a, const float *b, size_t n, float *y);
+    void (*scale)(const float *x, float factor, size_t n, float *y);
+    void (*swiglu)(const float *gate, const float *up, size_t n, float *y); // silu(gate) · up
+    void (*geglu)(const float *gate, const float *up, size_t n, float *y);  // gelu(gate), tanh form, · up
+    void (*exp_minus)(const float *x, float max, size_t n, float *y);       // exp(x - max)
+    // Rotates pairs of the first n_rot elements in place. cos_sin: float cos[n_rot/2], then sin[n_rot/2].
+    // neox: pairs (i, i + n_rot/2); else (2i, 2i + 1).
+    void (*rope)(float *x, size_t n_rot, const float *cos_sin, bool neox);
+
+    // ---- attention ----
+    // n_q query heads (sharing one KV head) over one chunk, each from its own maximum, for one query position.
+    // q: rows of head_dim floats, q_stride floats apart. Out: m[n_q], l[n_q], o: rows of v_dim floats, o_stride apart.
+    // scratch: attend_scratch_floats(n_q, head_dim). For Q8_0, q is quantized inside, per 32.
+    void (*attend[KV_COUNT])(const struct attention_chunk *chunk, const float *q, size_t q_stride, size_t n_q,
+                             size_t head_dim, size_t v_dim, float *m, float *l, float *o, size_t o_stride,
+                             float *scratch);
+    // Merges the next chunk's (m2, l2, o2) into (m, l, o).
+    void (*attend_merge)(float *m, float *l, float *o, float m2, float l2, const float *o2, size_t v_dim);
+    void (*attend_finish)(float l, const float *o, size_t v_dim, float *y); // y = o / l
+    // One position's key (head_dim) or value (v_dim) of one KV head into its page, with its scales.
+    void (*store_k[KV_COUNT])(const float *k, size_t head_dim, uint32_t position, void *page, float *scales);
+    void (*store_v[KV_COUNT])(const float *v, size_t v_dim, uint32_t position, void *page, float *scales);
+};
+
+size_t attend_scratch_floats(size_t n_q, size_t head_dim);
+
+// NULL where the build lacks it (other architecture) or the CPU does.
+const struct kernels *kernels_c(void);
+const struct kernels *kernels_avx2(void);
+const struct kernels *kernels_avx512(void);
+const struct kernels *kernels_neon(void);
+
+// The best for this CPU where name is NULL, else the one named; NULL where that is unknown or the CPU lacks it.
+const struct kernels *kernels_choose(const char *name);
+
+#endif
