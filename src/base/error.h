@@ -31,6 +31,11 @@ enum status error_set(struct error *error, enum status status, const char *forma
 // Returns error's status (STATUS_INVALID where error is NULL, so pass on a status you hold instead).
 enum status error_prefix(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+// What the operating system refused: "TEXT: DESCRIPTION of number (an errno)". STATUS_MEMORY for ENOMEM, else
+// STATUS_IO.
+enum status error_system(struct error *error, int number, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 // The usual sentence for a failed allocation of `what`.
 enum status error_memory(struct error *error, const char *what);
 

@@ -14,7 +14,8 @@ struct file {
     char *path;    // as given
 };
 
-// Opens a regular file to read. A directory, FIFO, socket or device is an error that says which (a FIFO does not block).
+// Opens a regular file to read. A directory, FIFO, socket or device is an error that says which (a FIFO does not
+// block).
 enum status file_open(struct file *file, const char *path, struct error *error);
 void file_close(struct file *file);
 

@@ -4,7 +4,8 @@
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING };
 
-// A destination for messages: one line each, UTF-8, without a newline. A NULL log, or one without a function, drops them.
+// A destination for messages: one line each, UTF-8, without a newline. A NULL log, or one without a function, drops
+// them.
 struct log {
     void (*write)(void *user, enum log_level level, const char *message);
     void *user;

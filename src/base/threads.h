@@ -27,7 +27,8 @@ static inline void pool_share(size_t n, size_t index, size_t n_threads, size_t *
     *end = n * (index + 1) / n_threads;
 }
 
-// Threads that this process may use at once: CPUs in its affinity mask, cut by the cgroup's quota; physical cores where known.
+// Threads that this process may use at once: CPUs in its affinity mask, cut by the cgroup's quota; physical cores where
+// known.
 size_t threads_available(void);
 
 #endif
