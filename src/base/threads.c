@@ -16,10 +16,11 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <unistd.h>
+
 #ifdef __linux__
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 enum {

@@ -41,9 +41,9 @@ struct gguf_value {
     enum gguf_type element; // of an array
     uint64_t count;         // of an array
     union {
-        uint64_t u;  // U8 … U64, BOOL
-        int64_t i;   // I8 … I64
-        double f;    // F32, F64
+        uint64_t u; // U8 … U64, BOOL
+        int64_t i;  // I8 … I64
+        double f;   // F32, F64
         struct gguf_string string;
         const void *array;                 // elements as in the file, aligned
         const struct gguf_string *strings; // an array of strings
@@ -55,7 +55,7 @@ struct gguf_tensor {
     const char *name;
     enum dtype dtype;
     uint32_t n_dims;
-    uint64_t ne[4];  // extents, 1 beyond n_dims; ne[0] is contiguous
+    uint64_t ne[4]; // extents, 1 beyond n_dims; ne[0] is contiguous
     uint64_t n_elements;
     uint64_t size;   // bytes
     uint64_t offset; // bytes from the beginning of its file
@@ -78,7 +78,8 @@ struct gguf {
 };
 
 // Opens path. Where it is named NAME-00002-of-00005.gguf (or has split.count > 1), all its parts are opened.
-// A file that is no GGUF at all (Git LFS pointer, HTML page, safetensors, ZIP, PyTorch …) gets an error that says what it is.
+// A file that is no GGUF at all (Git LFS pointer, HTML page, safetensors, ZIP, PyTorch …) gets an error that says what
+// it is.
 enum status gguf_open(const char *path, struct gguf **gguf, struct error *error);
 void gguf_close(struct gguf *gguf); // NULL is allowed
 
@@ -93,9 +94,12 @@ enum status gguf_get_f32(const struct gguf *gguf, const char *key, bool required
 enum status gguf_get_bool(const struct gguf *gguf, const char *key, bool required, bool *value, struct error *error);
 enum status gguf_get_string(const struct gguf *gguf, const char *key, bool required, struct gguf_string *value,
                             struct error *error);
-// An array of `element`; `i32`-like integer arrays are read by kind: see gguf_get_u32_array.
+// An array of exactly `element`.
 enum status gguf_get_array(const struct gguf *gguf, const char *key, enum gguf_type element, bool required,
                            const struct gguf_value **value, struct error *error);
+// An array of any integer type, or of bools: read it with gguf_array_integer.
+enum status gguf_get_integer_array(const struct gguf *gguf, const char *key, bool required,
+                                   const struct gguf_value **value, struct error *error);
 // The i-th element of an integer or bool array as i64 (i < count).
 int64_t gguf_array_integer(const struct gguf_value *array, uint64_t i);
 const char *gguf_type_name(enum gguf_type type);

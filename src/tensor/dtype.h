@@ -47,9 +47,9 @@ enum dtype {
 
 struct dtype_desc {
     enum dtype dtype;
-    const char *name;        // "q4_K" is written "q4_k": lower case
-    uint32_t block;          // elements of a block; 1 for plain types
-    uint32_t bytes;          // bytes of a block
+    const char *name; // "q4_K" is written "q4_k": lower case
+    uint32_t block;   // elements of a block; 1 for plain types
+    uint32_t bytes;   // bytes of a block
     // Decodes n elements (whole blocks) exactly, products in the order of the format's definition, no FMA.
     // NULL: the format is known (its size is), but mote cannot read its values.
     void (*decode)(const void *blocks, float *values, size_t n);
