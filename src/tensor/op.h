@@ -1,0 +1,50 @@
+// The op table: one descriptor an op, which is all that the rest of mote knows about it. A new op is one file in
+// src/tensor/ops/ and a line in src/tensor/ops.c, and its kernels.
+#ifndef MOTE_TENSOR_OP_H
+#define MOTE_TENSOR_OP_H
+
+#include "base/error.h"
+#include "tensor/graph.h"
+
+// What a node does for n_rows rows; n_past: positions of the session before them (attention).
+struct op_cost {
+    double f32_ops;  // two a fused multiply-add
+    double int8_ops; // two a product of a block format
+    double bytes;    // weights and KV cache read
+};
+
+struct op_desc {
+    enum op op;
+    const char *name;
+    const char *doc; // one sentence: result from sources, with shapes
+    uint32_t n_sources;
+    // Checks the sources' shapes and fills the result's (width and rows).
+    enum status (*infer)(const struct node *node, struct tensor *result, struct error *error);
+    // What the sources must be, given what they are, and what the result then is. NULL: replicate everything.
+    void (*place)(const struct node *node, const struct placement *have, struct placement *need,
+                  struct placement *result);
+    void (*cost)(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost);
+};
+
+const struct op_desc *op_get(enum op op);
+
+extern const struct op_desc op_embed;
+extern const struct op_desc op_rms_norm;
+extern const struct op_desc op_matmul;
+extern const struct op_desc op_add;
+extern const struct op_desc op_mul;
+extern const struct op_desc op_scale;
+extern const struct op_desc op_glu;
+extern const struct op_desc op_rope;
+extern const struct op_desc op_attention;
+extern const struct op_desc op_select_rows;
+
+// Shared by elementwise ops. All sources as the first one is; a partial sum is completed first.
+void op_place_elementwise(const struct node *node, const struct placement *have, struct placement *need,
+                          struct placement *result);
+void op_cost_elementwise(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost);
+enum status op_infer_same(const struct node *node, struct tensor *result, struct error *error);
+// "attn_q.weight [576, 192]" for messages.
+void op_describe_tensor(const struct tensor *tensor, char *text, size_t size);
+
+#endif

@@ -1,0 +1,52 @@
+// attention: stores the rows' keys and values in the KV cache, then attends causally, in chunks of 64 positions.
+#include "tensor/op.h"
+
+static enum status infer(const struct node *node, struct tensor *result, struct error *error)
+{
+    const struct attributes *a = &node->attributes;
+    const struct tensor *q = node->sources[0], *k = node->sources[1], *v = node->sources[2];
+    if (a->n_kv_head == 0 || a->n_head % a->n_kv_head != 0 || q->ne[0] != (size_t)a->n_head * a->head_dim ||
+        k->ne[0] != (size_t)a->n_kv_head * a->head_dim || v->ne[0] != (size_t)a->n_kv_head * a->v_dim)
+        return error_set(
+            error, STATUS_INVALID,
+            "attention: q [%zu], k [%zu] and v [%zu] do not fit %u query heads of %u and %u KV heads of %u", q->ne[0],
+            k->ne[0], v->ne[0], a->n_head, a->head_dim, a->n_kv_head, a->v_dim);
+    result->ne[0] = (size_t)a->n_head * a->v_dim;
+    result->rows = q->rows;
+    return STATUS_OK;
+}
+
+// By query head: a device holds the KV heads that its query heads need (one may live on two devices).
+static void place(const struct node *node, const struct placement *have, struct placement *need,
+                  struct placement *result)
+{
+    (void)node;
+    struct placement all = have[0].kind == PLACED_SHARD ? placement_shard(0) : placement_replicate();
+    need[0] = need[1] = need[2] = all;
+    *result = all;
+}
+
+static void cost(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost)
+{
+    const struct attributes *a = &node->attributes;
+    double keys = (double)n_past * (double)n_rows + (double)n_rows * ((double)n_rows + 1) / 2;
+    double longest = (double)(n_past + n_rows);
+    if (a->window != 0 && longest > a->window) {
+        longest = a->window;
+        if (keys > (double)n_rows * a->window)
+            keys = (double)n_rows * a->window;
+    }
+    cost->f32_ops = 2.0 * keys * a->n_head * (a->head_dim + a->v_dim);
+    cost->bytes = longest * a->n_kv_head * (a->head_dim + a->v_dim) * 2.0; // F16
+}
+
+const struct op_desc op_attention = {
+    .op = OP_ATTENTION,
+    .name = "attention",
+    .doc = "q [n_head * head_dim, rows], k [n_kv * head_dim, rows], v [n_kv * v_dim, rows] -> [n_head * v_dim, rows]: "
+           "softmax(q k^T * scale) v over the session's positions up to the row's own",
+    .n_sources = 3,
+    .infer = infer,
+    .place = place,
+    .cost = cost,
+};
