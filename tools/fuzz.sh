@@ -47,7 +47,7 @@ cpus=$(nproc 2>/dev/null || echo 1)
 failed=0
 while [ $# -gt 0 ]; do
     running=
-    while [ $# -gt 0 ] && [ "$(echo $running | wc -w)" -lt "$cpus" ]; do
+    while [ $# -gt 0 ] && [ "$(echo "$running" | wc -w)" -lt "$cpus" ]; do
         fuzz_one "$1" &
         running="$running $!"
         shift

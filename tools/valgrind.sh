@@ -1,0 +1,40 @@
+#!/bin/sh
+# Runs the program under valgrind on tiny models: no leak, no invalid access, no use of what was never set.
+#
+# usage: valgrind.sh BUILD_FOLDER
+#
+# The C kernels are forced, since valgrind knows no AVX-512.
+set -eu
+build=${1:?usage: valgrind.sh BUILD_FOLDER}
+models=$(cd "$(dirname "$0")/../tests/data/models" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export MOTE_ISA=c
+failed=0
+
+# checked STATUS ARGUMENT...: `mote ARGUMENT...` must end with STATUS, and valgrind find nothing.
+checked() {
+    wanted=$1
+    shift
+    status=0
+    valgrind --quiet --leak-check=full --show-leak-kinds=definite,indirect,possible --errors-for-leak-kinds=definite,indirect,possible \
+        --error-exitcode=99 "$build/mote" "$@" <"$work/in" >"$work/out" 2>"$work/err" || status=$?
+    if [ "$status" = "$wanted" ]; then
+        echo "valgrind: mote $*: clean"
+    else
+        cat "$work/err"
+        echo "valgrind: mote $*: status $status, not $wanted"
+        failed=1
+    fi
+}
+
+: >"$work/in"
+echo '1 2 3 4 5 6 7' >"$work/tokens"
+for model in "$models"/llama.gguf "$models"/qwen3.gguf "$models"/gemma3.gguf; do
+    checked 0 inspect "$model" --json
+    checked 0 inspect "$model" --plan
+    checked 0 logits "$model" --tokens "$work/tokens" -o "$work/logits.gguf" -t 2
+done
+checked 2 run --no-such-flag
+checked 1 run "$work/absent.gguf" -p x
+exit $failed
