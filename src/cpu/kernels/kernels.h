@@ -31,6 +31,18 @@ static inline size_t q8_row_bytes(size_t k)
     return (k + k / 32 * 4 + k / 16 * 2 + 63) & ~(size_t)63;
 }
 
+// The parts of a Q8 row.
+struct q8_row {
+    const int8_t *q;
+    const float *d;
+    const int16_t *sums;
+};
+static inline struct q8_row q8_row_parts(const uint8_t *row, size_t k)
+{
+    const void *d = row + k, *sums = row + k + k / 32 * 4;
+    return (struct q8_row){(const int8_t *)row, d, sums};
+}
+
 // A source row in F32 (also for sources rounded to F16): float x[k rounded up to 16], then 8 floats: 2^e of each
 // segment (1 where the segment was not scaled).
 static inline size_t f32_row_bytes(size_t k)
@@ -116,7 +128,11 @@ struct kernels {
     void (*store_v[KV_COUNT])(const float *v, size_t v_dim, uint32_t position, void *page, float *scales);
 };
 
-size_t attend_scratch_floats(size_t n_q, size_t head_dim);
+// Scores, and q in Q8 with its scales, of every query head; what a kernel wants besides lies on its stack.
+static inline size_t attend_scratch_floats(size_t n_q, size_t head_dim)
+{
+    return (n_q * (PAGE_POSITIONS + head_dim / 4 + head_dim / 32) + 31) / 16 * 16;
+}
 
 // NULL where the build lacks it (other architecture) or the CPU does.
 const struct kernels *kernels_c(void);
