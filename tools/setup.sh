@@ -116,7 +116,8 @@ if ! have apt-get; then
     exit 1
 fi
 
-command="apt-get install --no-install-recommends $packages"
+# What a person types for it; $1: "sudo " or nothing.
+command_of() { echo "${1}apt-get update && ${1}apt-get install --no-install-recommends $packages"; }
 become=
 if [ "$(id -u)" != 0 ]; then
     become=sudo
@@ -124,18 +125,16 @@ if [ "$(id -u)" != 0 ]; then
     [ -t 0 ] || become='sudo -n'
 fi
 give_up() {
-    printf '%s\nInstall them as root, then try again:\n\n    %s\n\n' "$1" "$command" >&2
+    printf '%s\nInstall them as root, then try again:\n\n    %s\n\n' "$1" "$(command_of "")" >&2
     exit 1
 }
-[ "$install" = yes ] || give_up "mote needs these packages, which are missing: $packages"
+[ "$install" = yes ] || give_up "mote needs these packages, which are missing."
 if [ -n "$become" ] && { ! have sudo || { [ "$become" = 'sudo -n' ] && ! sudo -n true 2>/dev/null; }; }; then
-    give_up "mote needs these packages, which are missing, and there is neither root nor sudo here: $packages"
+    give_up "mote needs these packages, which are missing, and there is neither root nor sudo here."
 fi
 
-echo "mote needs these packages, which are missing. Installing them now:"
-echo
-echo "    ${become:+$become }apt-get update && ${become:+$become }$command"
-echo
+printf 'mote needs these packages, which are missing. Installing them now:\n\n    %s\n\n' \
+    "$(command_of "${become:+sudo }")"
 # The environment is set by env, since sudo does not pass it on.
 apt() { $become env DEBIAN_FRONTEND=noninteractive apt-get -q "$@" </dev/null; }
 apt update || echo "(the lists of packages could not be brought up to date; trying with what is there)"
