@@ -59,7 +59,7 @@ has_fuzzer() {
 # group | the check, a command | Debian's packages | what it is, for every other system
 needs() {
     cat <<'EOF'
-build|has_compiler|gcc libc6-dev|a C compiler (gcc 10 or later, or clang 11 or later) with the C library's headers
+build|has_compiler|gcc libc6-dev|a C compiler for C17 (gcc or clang) with the C library's headers
 build|has_meson|meson|Meson, 0.61 or later
 build|has_ninja|ninja-build|Ninja
 build|has_pkg_config|pkg-config|pkg-config

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Measures mote and other engines on the same models, in turns, and prints medians, extremes and ratios.
+
+usage: compare.py --mote PROGRAM [--peer NAME=LLAMA_BENCH]... [options] MODEL.gguf...
+
+  -p N,...      tokens of the prompt (512)         -n N,...   tokens generated (128)
+  -d N,...      tokens already in the context (0)  -t N       threads (2)
+  -r N          rounds (5)                         -o md|json what goes to standard output (md)
+  --json FILE   all samples, as JSON               --mote-options, --peer-options TEXT: passed on
+
+A round runs every engine once on every model; the order turns by one each round. The first engine is what the ratios
+are of: mote / peer, above 1 where mote is faster. Memory is the largest resident size of the whole run.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+
+
+def arguments():
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n", 1)[1], add_help=True)
+    parser.add_argument("models", nargs="+", type=pathlib.Path)
+    parser.add_argument("--mote", required=True)
+    parser.add_argument("--peer", action="append", default=[])
+    parser.add_argument("-p", default="512")
+    parser.add_argument("-n", default="128")
+    parser.add_argument("-d", default="0")
+    parser.add_argument("-t", type=int, default=2)
+    parser.add_argument("-r", type=int, default=5)
+    parser.add_argument("-o", choices=["md", "json"], default="md")
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--mote-options", default="")
+    parser.add_argument("--peer-options", default="")
+    return parser.parse_args()
+
+
+def run(command):
+    """Runs a command; its standard output and the largest resident size in bytes."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        errors.seek(0)
+        if process.returncode != 0:
+            sys.exit(f"compare: {shlex.join(command)} ended with {process.returncode}:\n"
+                     + errors.read().decode(errors="replace")[-2000:])
+        return output.read().decode(), usage.ru_maxrss * 1024
+
+
+def test_name(entry):
+    """llama-bench's name of a test: pp512, tg128, pp512 @ d1024."""
+    prompt, generated = entry["n_prompt"], entry["n_gen"]
+    name = "+".join(([f"pp{prompt}"] if prompt else []) + ([f"tg{generated}"] if generated else []))
+    return name + (f" @ d{entry['n_depth']}" if entry.get("n_depth") else "")
+
+
+def measure(program, is_mote, model, options):
+    """Tokens a second of each test, and the resident size."""
+    command = [*shlex.split(program)] + (["bench"] if is_mote else [])
+    command += ["-m", str(model), "-p", options.p, "-n", options.n, "-d", options.d, "-t", str(options.t), "-r", "1",
+                "-o", "json"]
+    command += shlex.split(options.mote_options if is_mote else options.peer_options)
+    output, resident = run(command)
+    return {test_name(entry): entry["avg_ts"] for entry in json.loads(output)}, resident
+
+
+def collect(engines, options):
+    """{model: {engine: {"resident": bytes, "tests": {test: [tokens a second of each round]}}}}"""
+    results = {model.name: {name: {"resident": 0, "tests": {}} for name in engines} for model in options.models}
+    names = list(engines)
+    for number in range(options.r):
+        turn = number % len(names)
+        for model in options.models:
+            for name in names[turn:] + names[:turn]:
+                print(f"round {number + 1} of {options.r}: {model.name}, {name}", file=sys.stderr)
+                speeds, resident = measure(engines[name], name == names[0], model, options)
+                result = results[model.name][name]
+                result["resident"] = max(result["resident"], resident)
+                for test, speed in speeds.items():
+                    result["tests"].setdefault(test, []).append(speed)
+    return results
+
+
+def spread(samples):
+    return f"{statistics.median(samples):.1f} ({min(samples):.1f} to {max(samples):.1f})"
+
+
+def markdown(results, engines):
+    first, *peers = engines
+    columns = ["model", "test", *engines, *[f"{first} / {peer}" for peer in peers]]
+    rows = [columns, ["---", "---", *["--:"] * (len(columns) - 2)]]
+    for model, by_engine in results.items():
+        for test, samples in by_engine[first]["tests"].items():
+            row = [model, test, *[spread(by_engine[name]["tests"][test]) if test in by_engine[name]["tests"] else "—"
+                                  for name in engines]]
+            for peer in peers:
+                other = by_engine[peer]["tests"].get(test)
+                row.append(f"{statistics.median(samples) / statistics.median(other):.2f}" if other else "—")
+            rows.append(row)
+        rows.append([model, "resident MB", *[f"{by_engine[name]['resident'] / 1e6:.0f}" for name in engines],
+                     *[f"{by_engine[first]['resident'] / by_engine[peer]['resident']:.2f}" for peer in peers]])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def main():
+    options = arguments()
+    engines = {"mote": options.mote}
+    for peer in options.peer:
+        name, separator, program = peer.partition("=")
+        if not separator or name in engines:
+            sys.exit(f"compare: --peer {peer} is not NAME=PROGRAM with a name of its own")
+        engines[name] = program
+    results = collect(engines, options)
+    document = {"threads": options.t, "rounds": options.r, "engines": engines, "results": results}
+    if options.json:
+        options.json.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    if options.o == "json":
+        print(json.dumps(document, indent=1))
+    else:
+        print(f"Tokens a second, {options.t} threads: median (least to most) of {options.r}.\n")
+        print(markdown(results, list(engines)))
+
+
+if __name__ == "__main__":
+    main()
