@@ -63,8 +63,9 @@ def test_name(entry):
 def measure(program, is_mote, model, options):
     """Tokens a second of each test, and the resident size."""
     command = [*shlex.split(program)] + (["bench"] if is_mote else [])
-    command += ["-m", str(model), "-p", options.p, "-n", options.n, "-d", options.d, "-t", str(options.t), "-r", "1",
-                "-o", "json"]
+    command += ["-m", str(model), "-p", options.p, "-n", options.n, "-t", str(options.t), "-r", "1", "-o", "json"]
+    if options.d != "0": # older llama-bench programs lack the option
+        command += ["-d", options.d]
     command += shlex.split(options.mote_options if is_mote else options.peer_options)
     output, resident = run(command)
     return {test_name(entry): entry["avg_ts"] for entry in json.loads(output)}, resident

@@ -40,7 +40,7 @@ def main():
         for path, result in pool.map(check, files):
             if result.returncode != 0:
                 n_failed += 1
-                print(f"{path.relative_to(ROOT)}:\n{result.stdout}{'' if result.stdout.strip() else result.stderr}")
+                print(f"{path.relative_to(ROOT)}:\n{result.stdout if result.stdout.strip() else result.stderr}")
     print(f"tidy: {len(files)} files, {n_failed} with findings")
     return 1 if n_failed else 0
 
