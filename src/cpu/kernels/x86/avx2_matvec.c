@@ -78,11 +78,12 @@ AVX2_INLINE void matvec_f32_blocks(const struct packed *weight, size_t panel, co
                 const struct avx2_unit unit = load(at.units + i * unit_bytes, super, half);
                 const float *x = row + 32 * i;
                 AVX2_UNROLL
-                for (int g = 0; g < AVX2_GROUPS; g++)
+                for (int g = 0; g < AVX2_GROUPS; g++) {
                     AVX2_UNROLL
-                for (int j = 0; j < 4; j++)
-                    acc[half] = _mm256_fmadd_ps(avx2_value(&unit, g, j, scaling, zero_log2),
-                                                _mm256_broadcast_ss(x + 4 * g + j), acc[half]);
+                    for (int j = 0; j < 4; j++)
+                        acc[half] = _mm256_fmadd_ps(avx2_value(&unit, g, j, scaling, zero_log2),
+                                                    _mm256_broadcast_ss(x + 4 * g + j), acc[half]);
+                }
             }
         }
         const __m256 scale = _mm256_broadcast_ss(scales + s);
@@ -149,10 +150,9 @@ AVX2_INLINE void matvec_f32_plain(const struct packed *weight, size_t panel, con
         }
         plain_segments(data, row, element_bytes, load, begin, length, partial + 2 * s);
         for (uint32_t i = 0; i < 2 && s + i < n; i++)
-            AVX2_UNROLL
-        for (int half = 0; half < 2; half++)
-            partial[2 * (s + i) + half] =
-                _mm256_mul_ps(partial[2 * (s + i) + half], _mm256_broadcast_ss(scales + s + i));
+            for (int half = 0; half < 2; half++)
+                partial[2 * (s + i) + half] =
+                    _mm256_mul_ps(partial[2 * (s + i) + half], _mm256_broadcast_ss(scales + s + i));
     }
     _mm256_storeu_ps(y, avx2_tree(partial, 2, n));
     _mm256_storeu_ps(y + 8, avx2_tree(partial + 1, 2, n));

@@ -37,11 +37,12 @@ AVX2_INLINE void unpack_f32_blocks(const struct packed *weight, size_t panel, fl
         for (int half = 0; half < 2; half++) {
             const struct avx2_unit unit = load(at.units + i * unit_bytes, super, half);
             AVX2_UNROLL
-            for (int g = 0; g < AVX2_GROUPS; g++)
+            for (int g = 0; g < AVX2_GROUPS; g++) {
                 AVX2_UNROLL
-            for (int j = 0; j < 4; j++)
-                _mm256_storeu_ps(out + PANEL_ROWS * (32 * i + 4 * (size_t)g + (size_t)j) + 8 * half,
-                                 avx2_value(&unit, g, j, scaling, zero_log2));
+                for (int j = 0; j < 4; j++)
+                    _mm256_storeu_ps(out + PANEL_ROWS * (32 * i + 4 * (size_t)g + (size_t)j) + 8 * half,
+                                     avx2_value(&unit, g, j, scaling, zero_log2));
+            }
         }
     }
 }
