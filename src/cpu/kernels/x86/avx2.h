@@ -22,8 +22,9 @@
 #endif
 
 enum {
-    AVX2_GROUPS = 8,     // groups of 4 k in a unit of 32
-    AVX2_RUN_SIGNED = 1, // the run of full bytes, which take the signed path
+    AVX2_PREFETCH = 4096, // bytes
+    AVX2_GROUPS = 8,      // groups of 4 k in a unit of 32
+    AVX2_RUN_SIGNED = 1,  // the run of full bytes, which take the signed path
     AVX2_RUN_6BIT = 2,
     AVX2_RUN_5BIT = 4,
     AVX2_RUN_4BIT = 8,
@@ -40,6 +41,15 @@ struct avx2_unit {
 };
 
 typedef struct avx2_unit avx2_load(const uint8_t *unit, const uint8_t *super, int half);
+
+// Decoding streams weights once: asks for the lines that a few thousand bytes of work later will be read. The address
+// may lie beyond the weights: a prefetch never faults.
+AVX2_INLINE void avx2_prefetch(const uint8_t *at, size_t bytes)
+{
+    const uintptr_t ahead = (uintptr_t)at + AVX2_PREFETCH;
+    for (size_t line = 0; line < bytes; line += 64)
+        _mm_prefetch((const char *)(ahead + line), _MM_HINT_T0);
+}
 
 AVX2_INLINE __m256i avx2_load32(const void *bytes)
 {

@@ -38,6 +38,7 @@ AVX2_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint
             const __m256 dx = _mm256_castsi256_ps(avx2_broadcast4(d + 4 * i));
             const __m256i sum = avx2_broadcast4(sums + 4 * i);
             const uint8_t *super = avx2_super_of(weight, at, i);
+            avx2_prefetch(at.units + i * unit_bytes, unit_bytes);
             AVX2_UNROLL
             for (int half = 0; half < 2; half++) {
                 const struct avx2_unit unit = load(at.units + i * unit_bytes, super, half);
@@ -111,6 +112,8 @@ AVX2_INLINE void plain_segments(const uint8_t *data, const float *x, size_t elem
     const uint8_t *w[2] = {data + begin[0] * stride, data + begin[1] * stride};
     __m256 a0 = _mm256_setzero_ps(), a1 = a0, b0 = a0, b1 = a0;
     for (size_t i = 0; i < both; i++) {
+        avx2_prefetch(w[0] + i * stride, stride);
+        avx2_prefetch(w[1] + i * stride, stride);
         const __m256 xa = _mm256_broadcast_ss(x + begin[0] + i), xb = _mm256_broadcast_ss(x + begin[1] + i);
         a0 = _mm256_fmadd_ps(load(w[0] + i * stride), xa, a0);
         a1 = _mm256_fmadd_ps(load(w[0] + i * stride + stride / 2), xa, a1);
