@@ -1,0 +1,99 @@
+// The elementary functions of kernels/c/math.h on 8 lanes: the same operations in the same order.
+#ifndef MOTE_CPU_KERNELS_X86_AVX2_MATH_H
+#define MOTE_CPU_KERNELS_X86_AVX2_MATH_H
+
+#include "cpu/kernels/x86/avx2.h"
+
+AVX2_INLINE __m256 avx2_set(float x)
+{
+    return _mm256_set1_ps(x);
+}
+
+AVX2_INLINE __m256 avx2_power_of_two(__m256i n)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+}
+
+AVX2_INLINE __m256 avx2_exp(__m256 x)
+{
+    const __m256 magic = avx2_set(0x1.8p23f);
+    const __m256 to_zero = _mm256_cmp_ps(x, avx2_set(-87.3f), _CMP_LT_OQ);
+    x = _mm256_min_ps(avx2_set(89.0f), x);
+    const __m256 shifted = _mm256_fmadd_ps(x, avx2_set(0x1.715476p+0f), magic);
+    const __m256 n = _mm256_sub_ps(shifted, magic);
+    __m256 r = _mm256_fmadd_ps(n, avx2_set(-0x1.62e4p-1f), x);
+    r = _mm256_fmadd_ps(n, avx2_set(-0x1.7f7d1cp-20f), r);
+    __m256 p = avx2_set(0x1.6a23dp-10f);
+    p = _mm256_fmadd_ps(p, r, avx2_set(0x1.123a2p-7f));
+    p = _mm256_fmadd_ps(p, r, avx2_set(0x1.5558f2p-5f));
+    p = _mm256_fmadd_ps(p, r, avx2_set(0x1.555492p-3f));
+    p = _mm256_fmadd_ps(p, r, avx2_set(0x1.fffffcp-2f));
+    p = _mm256_fmadd_ps(p, r, avx2_set(1.0f));
+    p = _mm256_fmadd_ps(p, r, avx2_set(1.0f));
+    const __m256i whole = _mm256_sub_epi32(_mm256_castps_si256(shifted), _mm256_castps_si256(magic));
+    const __m256i half = _mm256_srai_epi32(whole, 1);
+    const __m256 y = _mm256_mul_ps(_mm256_mul_ps(p, avx2_power_of_two(half)),
+                                   avx2_power_of_two(_mm256_sub_epi32(whole, half)));
+    return _mm256_andnot_ps(to_zero, y);
+}
+
+AVX2_INLINE __m256 avx2_tanh(__m256 x)
+{
+    const __m256 sign = avx2_set(-0.0f);
+    const __m256 a = _mm256_andnot_ps(sign, x);
+    const __m256 s = _mm256_mul_ps(x, x);
+    __m256 p = avx2_set(0x1.197b7ap-9f);
+    p = _mm256_fmadd_ps(p, s, avx2_set(-0x1.0c2146p-7f));
+    p = _mm256_fmadd_ps(p, s, avx2_set(0x1.6394dap-6f));
+    p = _mm256_fmadd_ps(p, s, avx2_set(-0x1.b9ef7cp-5f));
+    p = _mm256_fmadd_ps(p, s, avx2_set(0x1.11106cp-3f));
+    p = _mm256_fmadd_ps(p, s, avx2_set(-0x1.555554p-2f));
+    const __m256 small = _mm256_fmadd_ps(_mm256_mul_ps(s, x), p, x);
+    const __m256 one = avx2_set(1.0f);
+    __m256 t = _mm256_div_ps(avx2_set(2.0f), _mm256_add_ps(avx2_exp(_mm256_add_ps(a, a)), one));
+    t = _mm256_sub_ps(one, t);
+    const __m256 large = _mm256_or_ps(_mm256_andnot_ps(sign, t), _mm256_and_ps(sign, x));
+    return _mm256_blendv_ps(large, small, _mm256_cmp_ps(a, avx2_set(0.625f), _CMP_LT_OQ));
+}
+
+AVX2_INLINE __m256 avx2_softcap(__m256 x, __m256 cap)
+{
+    return _mm256_mul_ps(cap, avx2_tanh(_mm256_div_ps(x, cap)));
+}
+
+AVX2_INLINE __m256 avx2_silu(__m256 g)
+{
+    return _mm256_div_ps(g, _mm256_add_ps(avx2_set(1.0f), avx2_exp(_mm256_xor_ps(g, avx2_set(-0.0f)))));
+}
+
+AVX2_INLINE __m256 avx2_gelu(__m256 g)
+{
+    const __m256 w = _mm256_fmadd_ps(_mm256_mul_ps(g, g), avx2_set(-0x1.2444f2p-4f), avx2_set(-0x1.988454p+0f));
+    return _mm256_div_ps(g, _mm256_add_ps(avx2_set(1.0f), avx2_exp(_mm256_mul_ps(g, w))));
+}
+
+// The fold of 16 accumulators (element i in accumulator i mod 16): +8, +4, +2, +1.
+AVX2_INLINE float avx2_fold_16(__m256 low, __m256 high)
+{
+    const __m256 eight = _mm256_add_ps(low, high);
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+// The largest of 8 unsigned integers below 2^31.
+AVX2_INLINE uint32_t avx2_max_of_8(__m256i v)
+{
+    __m128i m = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
+    return (uint32_t)_mm_cvtsi128_si32(m);
+}
+
+// The bits of the magnitudes.
+AVX2_INLINE __m256i avx2_magnitude(__m256 x)
+{
+    return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff));
+}
+
+#endif
