@@ -2,6 +2,7 @@
 #ifndef MOTE_CPU_KERNELS_X86_AVX2_MATH_H
 #define MOTE_CPU_KERNELS_X86_AVX2_MATH_H
 
+#include "cpu/kernels/c/math.h"
 #include "cpu/kernels/x86/avx2.h"
 
 AVX2_INLINE __m256 avx2_set(float x)
@@ -32,8 +33,8 @@ AVX2_INLINE __m256 avx2_exp(__m256 x)
     p = _mm256_fmadd_ps(p, r, avx2_set(1.0f));
     const __m256i whole = _mm256_sub_epi32(_mm256_castps_si256(shifted), _mm256_castps_si256(magic));
     const __m256i half = _mm256_srai_epi32(whole, 1);
-    const __m256 y = _mm256_mul_ps(_mm256_mul_ps(p, avx2_power_of_two(half)),
-                                   avx2_power_of_two(_mm256_sub_epi32(whole, half)));
+    const __m256 y =
+        _mm256_mul_ps(_mm256_mul_ps(p, avx2_power_of_two(half)), avx2_power_of_two(_mm256_sub_epi32(whole, half)));
     return _mm256_andnot_ps(to_zero, y);
 }
 
@@ -81,6 +82,22 @@ AVX2_INLINE float avx2_fold_16(__m256 low, __m256 high)
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+// The first n of 8 floats (all where n is more): the lanes beyond are neither read nor written, and read as 0.
+AVX2_INLINE __m256i avx2_part_mask(size_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+AVX2_INLINE __m256 avx2_load_part(const float *x, size_t n)
+{
+    return _mm256_maskload_ps(x, avx2_part_mask(n));
+}
+
+AVX2_INLINE void avx2_store_part(float *y, size_t n, __m256 value)
+{
+    _mm256_maskstore_ps(y, avx2_part_mask(n), value);
+}
+
 // The largest of 8 unsigned integers below 2^31.
 AVX2_INLINE uint32_t avx2_max_of_8(__m256i v)
 {
@@ -94,6 +111,38 @@ AVX2_INLINE uint32_t avx2_max_of_8(__m256i v)
 AVX2_INLINE __m256i avx2_magnitude(__m256 x)
 {
     return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff));
+}
+
+// The bits of the largest magnitude of n floats.
+AVX2_INLINE uint32_t avx2_amax_bits(const float *x, size_t n)
+{
+    __m256i max = _mm256_setzero_si256();
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        max = _mm256_max_epi32(max, avx2_magnitude(_mm256_loadu_ps(x + i)));
+    if (i < n)
+        max = _mm256_max_epi32(max, avx2_magnitude(avx2_load_part(x + i, n - i)));
+    return avx2_max_of_8(max);
+}
+
+// One block of 32 to Q8: its integers; *d is its scale.
+AVX2_INLINE __m256i avx2_q8_block(const float *x, float *d)
+{
+    __m256 v[4];
+    for (int i = 0; i < 4; i++)
+        v[i] = _mm256_loadu_ps(x + 8 * i);
+    const uint32_t amax = avx2_max_of_8(_mm256_max_epi32(_mm256_max_epi32(avx2_magnitude(v[0]), avx2_magnitude(v[1])),
+                                                         _mm256_max_epi32(avx2_magnitude(v[2]), avx2_magnitude(v[3]))));
+    *d = amax < 0x04800000u ? 0.0f : float_from_bits(0x7fc00000u);
+    if (amax < 0x04800000u || amax >= 0x7f800000u)
+        return _mm256_setzero_si256();
+    *d = float_from_bits(amax) / 127.0f;
+    const __m256 inverse = avx2_set(127.0f / float_from_bits(amax));
+    __m256i q[4];
+    for (int i = 0; i < 4; i++)
+        q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
+    const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 #endif
