@@ -129,6 +129,15 @@ static void check_unpacked(struct check *check, const struct packed *weight, con
         check_bytes(check, "unpacked sub_min", expected->sub_min, got->sub_min, n * 64);
 }
 
+// The largest codes everywhere, and their sums, which kernels may use for the zero point.
+static void fill_q8_row(uint8_t *row, size_t k, int code)
+{
+    const int16_t sum = (int16_t)(16 * code);
+    memset(row, code, k);
+    for (size_t half = 0; half < k / 16; half++)
+        memcpy(row + k + k / 32 * 4 + 2 * half, &sum, sizeof(sum));
+}
+
 // The rows of n tokens, each of another input kind, beginning with `input`.
 static struct guarded make_q8_rows(struct check *check, size_t k, size_t n, int input, size_t stride)
 {
@@ -137,8 +146,8 @@ static struct guarded make_q8_rows(struct check *check, size_t k, size_t n, int 
     for (size_t t = 0; t < n; t++) {
         check_fill(check, (enum input)(((size_t)input + t) % INPUT_COUNT), x, k);
         check->reference->quantize_q8(x, k, rows.data + t * stride);
-        if (t % 4 == 3) // the largest codes
-            memset(rows.data + t * stride, t & 4 ? 127 : -127, k);
+        if (t % 4 == 3)
+            fill_q8_row(rows.data + t * stride, k, t & 4 ? 127 : -127);
     }
     guarded_free(&values);
     return rows;
