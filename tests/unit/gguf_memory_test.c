@@ -1,0 +1,158 @@
+// Memory runs out at the n-th allocation, for every n: opening and writing GGUF files must fail cleanly (an error
+// that says so, no leak, no file left) and succeed once nothing fails. Linked with --wrap for malloc and its kin.
+#include "gguf/gguf.h"
+
+#include "test_paths.h"
+
+#include <cmocka.h>
+
+#include <string.h>
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+char *__real_strdup(const char *text);
+void __real_free(void *old);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+char *__wrap_strdup(const char *text);
+void __wrap_free(void *old);
+
+static struct {
+    bool armed;
+    long until_failure; // allocations that succeed before all fail
+    long live;          // allocations not freed
+} heap;
+
+static bool take(void)
+{
+    return !heap.armed || heap.until_failure-- > 0;
+}
+
+static void *keep(void *piece)
+{
+    heap.live += heap.armed && piece;
+    return piece;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return take() ? keep(__real_malloc(size)) : NULL;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return take() ? keep(__real_calloc(count, size)) : NULL;
+}
+
+void *__wrap_realloc(void *old, size_t size)
+{
+    if (!take())
+        return NULL;
+    void *piece = __real_realloc(old, size);
+    heap.live += heap.armed && piece && !old;
+    return piece;
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return take() ? keep(__real_strdup(text)) : NULL;
+}
+
+void __wrap_free(void *old)
+{
+    heap.live -= heap.armed && old;
+    __real_free(old);
+}
+
+static void arm(long until_failure)
+{
+    heap.until_failure = until_failure;
+    heap.live = 0;
+    heap.armed = true;
+}
+
+// Runs step with 0, 1, 2 … allocations until it succeeds.
+static void exhaust(enum status (*step)(struct error *error))
+{
+    for (long n = 0;; n++) {
+        assert_in_range(n, 0, 2000);
+        struct error error = {0};
+        arm(n);
+        enum status status = step(&error);
+        heap.armed = false;
+        assert_int_equal(heap.live, 0);
+        if (status == STATUS_OK) {
+            assert_in_range(n, 5, 2000); // it did allocate
+            return;
+        }
+        assert_int_equal(status, STATUS_MEMORY);
+        assert_int_equal(error.status, STATUS_MEMORY);
+        assert_non_null(strstr(error.message, "memory"));
+    }
+}
+
+static enum status open_file(struct error *error)
+{
+    struct gguf *gguf;
+    enum status status = gguf_open(TEST_GGUF_BAD "/unknown_keys.gguf", &gguf, error);
+    gguf_close(gguf);
+    return status;
+}
+
+static enum status open_split(struct error *error)
+{
+    struct gguf *gguf;
+    enum status status = gguf_open(TEST_GGUF_BAD "/split-00001-of-00003.gguf", &gguf, error);
+    gguf_close(gguf);
+    return status;
+}
+
+static enum status write_file(struct error *error)
+{
+    struct gguf_writer *writer;
+    enum status status = gguf_writer_create("/tmp/mote-memory-test.gguf", &writer, error);
+    if (status != STATUS_OK)
+        return status;
+    static float data[256];
+    static const uint64_t ne[] = {256};
+    status = gguf_writer_add_string(writer, "general.name", "x", error);
+    if (status == STATUS_OK)
+        status = gguf_writer_add_tensor(writer, "t", DTYPE_F32, 1, ne, error);
+    if (status == STATUS_OK)
+        status = gguf_writer_write(writer, data, sizeof data, error);
+    if (status == STATUS_OK)
+        return gguf_writer_finish(writer, error);
+    gguf_writer_abort(writer);
+    return status;
+}
+
+static void test_open(void **state)
+{
+    (void)state;
+    exhaust(open_file);
+}
+
+static void test_open_split(void **state)
+{
+    (void)state;
+    exhaust(open_split);
+}
+
+static void test_write(void **state)
+{
+    (void)state;
+    exhaust(write_file);
+    assert_int_equal(unlink("/tmp/mote-memory-test.gguf"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_open_split),
+        cmocka_unit_test(test_write),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
