@@ -2,9 +2,12 @@
 """Checks that several builds of mote give the same logits, to the bit, on the tiny models of tests/data/models.
 
 usage: same_logits.py MOTE MOTE...
+       same_logits.py --wrapper CROSS_FILE     prints the exe_wrapper of a Meson cross file, for the next run
 
 Each program may be a command of several words ("qemu-aarch64 -L /usr/aarch64-linux-gnu build-arm/mote").
 """
+import ast
+import configparser
 import hashlib
 import pathlib
 import shlex
@@ -26,6 +29,11 @@ def logits_sum(program, model, options, folder):
 
 def main():
     programs = sys.argv[1:]
+    if programs[:1] == ["--wrapper"]:
+        cross = configparser.ConfigParser()
+        cross.read(programs[1], encoding="utf-8")
+        print(shlex.join(ast.literal_eval(cross["binaries"]["exe_wrapper"])))
+        return 0
     if len(programs) < 2:
         print(__doc__, file=sys.stderr)
         return 2
