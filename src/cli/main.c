@@ -1,0 +1,101 @@
+// The program: finds the command, and prints help and versions.
+#include "commands.h"
+#include "mote.h"
+#include "options.h"
+#include "output.h"
+#include "signals.h"
+
+#include <string.h>
+
+static const struct command *const commands[] = {
+    &command_run,    &command_inspect,    &command_tokenize, &command_template,
+    &command_logits, &command_perplexity, &command_bench,
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_help(FILE *out)
+{
+    fputs("mote runs language models from GGUF files.\n\n"
+          "Usage: mote COMMAND [OPTIONS] MODEL …\n\n"
+          "Commands:\n",
+          out);
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
+    }
+    fputs(
+        "  help         print this, or what COMMAND takes: mote help COMMAND\n"
+        "  version      print the version\n\n"
+        "Example: mote run MODEL.gguf -p \"Why is the sky blue?\"\n\n"
+        "Environment: MOTE_ISA=c|avx2|avx512|neon forces the kernels of an instruction set (the answer is the same).\n"
+        "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n",
+        out);
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i]->name, name) == 0) {
+            return commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int unknown_command(const char *typed)
+{
+    size_t size = strlen(typed), distance = SIZE_MAX;
+    char nearest[32] = "";
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        nearest_name(typed, commands[i]->name, &distance, nearest, sizeof nearest);
+    }
+    nearest_name(typed, "help version", &distance, nearest, sizeof nearest);
+    if (size > 5 && strcmp(typed + size - 5, ".gguf") == 0) {
+        return usage_error(NULL, "\"%s\" is no command: did you mean mote run %s?", typed, typed);
+    }
+    if (nearest[0] != '\0') {
+        return usage_error(NULL, "\"%s\" is no command: did you mean %s?", typed, nearest);
+    }
+    return usage_error(NULL, "\"%s\" is no command", typed);
+}
+
+static int help(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stdout);
+        return EXIT_DONE;
+    }
+    const struct command *command = find_command(argv[1]);
+    if (!command) {
+        return unknown_command(argv[1]);
+    }
+    options_print_help(command, stdout);
+    return EXIT_DONE;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 1 || !argv[0]) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    const char *name = argv[0];
+    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        return help(argc, argv);
+    }
+    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+        printf("mote %s (numerics %d; kernels of this machine: %s)\n", mote_version(), mote_numerics_version(),
+               mote_machine_isas());
+        return EXIT_DONE;
+    }
+    const struct command *command = find_command(name);
+    if (command) {
+        return command->main(argc, argv);
+    }
+    return name[0] == '-' ? usage_error(NULL, "unknown option %s", name) : unknown_command(name);
+}
+
+int main(int argc, char **argv)
+{
+    signals_install();
+    return finish_output(dispatch(argc - 1, argv + 1));
+}
