@@ -348,4 +348,27 @@ void neon_gemm_q8(const struct packed *weight, const struct unpacked_q8 *panel, 
 void neon_gemm_f32(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,
                    float *y, size_t y_stride);
 
+void neon_quantize_q8(const float *x, size_t k, uint8_t *row);
+void neon_round_f16(const float *x, size_t k, const struct segments *segments, float *row);
+void neon_rms_norm(const float *x, const float *weight, size_t n, float epsilon, float *y);
+void neon_add(const float *a, const float *b, size_t n, float *y);
+void neon_mul(const float *a, const float *b, size_t n, float *y);
+void neon_scale(const float *x, float factor, size_t n, float *y);
+void neon_swiglu(const float *gate, const float *up, size_t n, float *y);
+void neon_geglu(const float *gate, const float *up, size_t n, float *y);
+void neon_exp_minus(const float *x, float max, size_t n, float *y);
+void neon_rope(float *x, size_t n_rot, const float *cos_sin, bool neox);
+
+#define NEON_DECLARE_KV(name)                                                                                          \
+    void neon_attend_##name(const struct attention_chunk *chunk, const float *q, size_t q_stride, size_t n_q,          \
+                            size_t head_dim, size_t v_dim, float *m, float *l, float *o, size_t o_stride,              \
+                            float *scratch);                                                                           \
+    void neon_store_k_##name(const float *k, size_t head_dim, uint32_t position, void *page, float *scales);           \
+    void neon_store_v_##name(const float *v, size_t v_dim, uint32_t position, void *page, float *scales);
+NEON_DECLARE_KV(f32)
+NEON_DECLARE_KV(f16)
+NEON_DECLARE_KV(q8_0)
+void neon_attend_merge(float *m, float *l, float *o, float m2, float l2, const float *o2, size_t v_dim);
+void neon_attend_finish(float l, const float *o, size_t v_dim, float *y);
+
 #endif
