@@ -37,7 +37,7 @@ struct features {
     bool fma;    // AVX, FMA
     bool avx2;   // AVX2, FMA, F16C
     bool avx512; // the above, F, BW, VL, DQ, VNNI
-    bool neon;   // ASIMD with dot products and half-precision arithmetic
+    bool neon;   // ASIMD with dot products
 };
 
 #if defined(__x86_64__)
@@ -80,7 +80,7 @@ static struct features detect_features(void)
 #elif defined(__aarch64__)
 static struct features detect_features(void)
 {
-    unsigned long needed = HWCAP_ASIMD | HWCAP_ASIMDDP | HWCAP_ASIMDHP;
+    unsigned long needed = HWCAP_ASIMD | HWCAP_ASIMDDP;
     return (struct features){.neon = (getauxval(AT_HWCAP) & needed) == needed};
 }
 #else
