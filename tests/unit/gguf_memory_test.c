@@ -109,10 +109,13 @@ static enum status open_split(struct error *error)
     return status;
 }
 
+static char written[] = "/tmp/mote-memory-test-XXXXXX/written.gguf";
+static char *const folder_end = written + sizeof "/tmp/mote-memory-test-XXXXXX" - 1;
+
 static enum status write_file(struct error *error)
 {
     struct gguf_writer *writer;
-    enum status status = gguf_writer_create("/tmp/mote-memory-test.gguf", &writer, error);
+    enum status status = gguf_writer_create(written, &writer, error);
     if (status != STATUS_OK)
         return status;
     static float data[256];
@@ -143,8 +146,13 @@ static void test_open_split(void **state)
 static void test_write(void **state)
 {
     (void)state;
+    *folder_end = '\0';
+    assert_non_null(mkdtemp(written));
+    *folder_end = '/';
     exhaust(write_file);
-    assert_int_equal(unlink("/tmp/mote-memory-test.gguf"), 0);
+    assert_int_equal(unlink(written), 0);
+    *folder_end = '\0';
+    assert_int_equal(rmdir(written), 0); // fails where an attempt left its file
 }
 
 int main(void)
