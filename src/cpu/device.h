@@ -1,0 +1,40 @@
+// The CPU device: a pool of threads, the kernels of one instruction set, packed weights.
+#ifndef MOTE_CPU_DEVICE_H
+#define MOTE_CPU_DEVICE_H
+
+#include "base/threads.h"
+#include "cpu/kernels/kernels.h"
+#include "tensor/device.h"
+
+struct cpu_device {
+    struct device base;
+    struct pool *pool;
+    size_t n_threads;
+    const struct kernels *kernels;
+};
+
+// n_threads ≥ 1. isa: "c", "avx2", "avx512", "neon", or NULL for the best that this CPU has.
+enum status cpu_device_create(size_t n_threads, const char *isa, struct device **device, struct error *error);
+
+// A weight on the CPU: matrices are packed, vectors (norms, biases) are F32.
+struct cpu_weight {
+    struct packed packed; // format NULL: a vector
+    float *vector;        // [ne0 rounded up to 16]
+};
+
+struct weights {
+    struct cpu_weight *items; // by tensor index
+    size_t n_items;
+    size_t bytes;
+};
+
+// Fills the shapes of all items (no data); fails where mote has no packed form of a dtype.
+enum status cpu_weights_describe(const struct graph *graph, struct weights *weights, struct error *error);
+enum status cpu_weights_pack(struct device *device, const struct graph *graph, const struct weight_reader *reader,
+                             struct weights **weights, struct error *error);
+void cpu_weights_free(struct weights *weights);
+
+// size bytes aligned to 64 (to 2 MiB, with huge pages asked for, where it is large); free with free().
+void *cpu_allocate(size_t size);
+
+#endif

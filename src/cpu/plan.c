@@ -1,0 +1,278 @@
+// From a graph to steps: one pass over the nodes, each appended to the step before it where that saves a barrier.
+#include "cpu/plan.h"
+
+#include "base/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+size_t form_row_bytes(enum precision precision, size_t k)
+{
+    return precision == PRECISION_Q8 ? q8_row_bytes(k) : f32_row_bytes(k);
+}
+
+static enum status out_of_memory(struct error *error)
+{
+    return error_memory(error, "the plan");
+}
+
+static struct step *current_step(struct plan *plan)
+{
+    return plan->n_steps == 0 ? NULL : &plan->steps[plan->n_steps - 1];
+}
+
+// A new step at the end; NULL where memory ran out.
+static struct step *add_step(struct plan *plan, enum step_kind kind, enum rows rows)
+{
+    if (!array_grow((void **)&plan->steps, &plan->steps_capacity, plan->n_steps + 1, sizeof(*plan->steps)))
+        return NULL;
+    struct step *step = &plan->steps[plan->n_steps++];
+    *step = (struct step){.kind = kind, .rows = rows, .source = NO_INDEX, .out_form = NO_INDEX};
+    return step;
+}
+
+// The current step where it has this kind and these rows, else a new one.
+static struct step *step_of_kind(struct plan *plan, enum step_kind kind, enum rows rows)
+{
+    struct step *step = current_step(plan);
+    if (step != NULL && step->kind == kind && step->rows == rows && step->attention == NULL)
+        return step;
+    return add_step(plan, kind, rows);
+}
+
+static bool add_op(struct step *step, const struct node *node, uint32_t form)
+{
+    if (!array_grow((void **)&step->ops, &step->ops_capacity, step->n_ops + 1, sizeof(*step->ops)))
+        return false;
+    step->ops[step->n_ops++] = (struct micro_op){.node = node, .form = form};
+    return true;
+}
+
+static void use_slot(const struct plan *plan, struct slot *slot)
+{
+    slot->last = (uint32_t)plan->n_steps - 1;
+}
+
+static void use_value(struct plan *plan, const struct tensor *tensor)
+{
+    if (tensor->rows != ROWS_NONE)
+        use_slot(plan, &plan->slots[tensor->index]);
+}
+
+// Gives a value memory as a result of the current step.
+static void make_value(struct plan *plan, const struct tensor *tensor, bool by_rows)
+{
+    uint32_t now = (uint32_t)plan->n_steps - 1;
+    plan->slots[tensor->index] = (struct slot){.rows = tensor->rows,
+                                               .row_bytes = round_up(tensor->ne[0], 16) * sizeof(float),
+                                               .first = now,
+                                               .last = now,
+                                               .by_rows = by_rows,
+                                               .used = true};
+}
+
+static bool is_head_op(const struct node *node)
+{
+    return node->op == OP_ROPE || (node->op == OP_RMS_NORM && node->attributes.head_dim != 0);
+}
+
+static enum status plan_row_op(struct plan *plan, const struct node *node, struct error *error)
+{
+    enum step_kind kind = is_head_op(node) ? STEP_HEADS : STEP_ROWS;
+    struct step *step = step_of_kind(plan, kind, node->result->rows);
+    if (step == NULL || !add_op(step, node, NO_INDEX))
+        return out_of_memory(error);
+    for (uint32_t i = 0; i < node->n_sources; i++)
+        use_value(plan, node->sources[i]);
+    make_value(plan, node->result, kind == STEP_ROWS);
+    if (node->op == OP_SELECT_ROWS)
+        plan->tail = plan->n_steps - 1;
+    return STATUS_OK;
+}
+
+// A gated unit of the two products that the current step makes is done there, 32 outputs at a time.
+static bool fuses_glu(struct plan *plan, const struct node *node)
+{
+    const struct step *step = current_step(plan);
+    return node->op == OP_GLU && step != NULL && step->kind == STEP_MATMUL && step->n_products == 2 &&
+           step->glu == NULL && step->products[0].node->result == node->sources[0] &&
+           step->products[1].node->result == node->sources[1] && node->sources[0]->n_uses == 1 &&
+           node->sources[1]->n_uses == 1;
+}
+
+static void plan_fused_glu(struct plan *plan, const struct node *node)
+{
+    struct step *step = current_step(plan);
+    step->glu = node;
+    plan->slots[node->sources[0]->index].used = false;
+    plan->slots[node->sources[1]->index].used = false;
+    make_value(plan, node->result, false);
+}
+
+static bool same_segments(const struct segments *a, const struct segments *b)
+{
+    return a->n == b->n && a->grain == b->grain && memcmp(a->border, b->border, sizeof(a->border)) == 0;
+}
+
+// Adds the rounding of a value to the plan: in the gated unit that makes it, or in a row step.
+static enum status make_form(struct plan *plan, uint32_t index, struct error *error)
+{
+    struct form *form = &plan->forms[index];
+    struct step *step = current_step(plan);
+    bool fused = step != NULL && step->glu != NULL && step->glu->result == form->value &&
+                 step->out_form == NO_INDEX && form->precision == PRECISION_Q8;
+    if (fused) {
+        step->out_form = index;
+        if (form->value->n_uses == 1)
+            plan->slots[form->value->index].used = false;
+    } else {
+        step = step_of_kind(plan, STEP_ROWS, form->value->rows);
+        if (step == NULL || !add_op(step, NULL, index))
+            return out_of_memory(error);
+        use_value(plan, form->value);
+    }
+    uint32_t now = (uint32_t)plan->n_steps - 1;
+    form->slot = (struct slot){.rows = form->value->rows,
+                               .row_bytes = form_row_bytes(form->precision, form->value->ne[0]),
+                               .first = now,
+                               .last = now,
+                               .by_rows = !fused,
+                               .used = true};
+    return STATUS_OK;
+}
+
+// The form of `value` that a weight with these segments takes; made where it is not there yet.
+static enum status find_form(struct plan *plan, const struct tensor *value, enum precision precision,
+                             const struct segments *segments, uint32_t *index, struct error *error)
+{
+    struct segments wanted = {0};
+    if (precision == PRECISION_F16) // only there is a scale a segment
+        wanted = *segments;
+    for (size_t i = 0; i < plan->n_forms; i++) {
+        const struct form *form = &plan->forms[i];
+        if (form->value == value && form->precision == precision && same_segments(&form->segments, &wanted)) {
+            *index = (uint32_t)i;
+            return STATUS_OK;
+        }
+    }
+    if (!array_grow((void **)&plan->forms, &plan->forms_capacity, plan->n_forms + 1, sizeof(*plan->forms)))
+        return out_of_memory(error);
+    *index = (uint32_t)plan->n_forms++;
+    plan->forms[*index] = (struct form){.value = value, .precision = precision, .segments = wanted};
+    return make_form(plan, *index, error);
+}
+
+static enum status plan_matmul(struct plan *plan, const struct node *node, struct error *error)
+{
+    uint32_t weight = node->sources[0]->index, source = NO_INDEX;
+    enum status status = find_form(plan, node->sources[1], node->attributes.precision,
+                                   &plan->described.items[weight].packed.segments, &source, error);
+    if (status != STATUS_OK)
+        return status;
+    struct step *step = current_step(plan);
+    bool joins = step->kind == STEP_MATMUL && step->source == source && step->glu == NULL &&
+                 step->n_products < MAX_PRODUCTS;
+    if (!joins)
+        step = add_step(plan, STEP_MATMUL, node->result->rows);
+    if (step == NULL)
+        return out_of_memory(error);
+    step->source = source;
+    step->products[step->n_products++] = (struct product){.node = node, .weight = weight};
+    use_slot(plan, &plan->forms[source].slot);
+    make_value(plan, node->result, false);
+    return STATUS_OK;
+}
+
+static enum status plan_attention(struct plan *plan, const struct node *node, struct error *error)
+{
+    struct step *heads = step_of_kind(plan, STEP_HEADS, node->result->rows);
+    if (heads == NULL)
+        return out_of_memory(error);
+    heads->attention = node;
+    use_value(plan, node->sources[1]);
+    use_value(plan, node->sources[2]);
+    struct step *step = add_step(plan, STEP_ATTENTION, node->result->rows);
+    if (step == NULL)
+        return out_of_memory(error);
+    step->attention = node;
+    use_value(plan, node->sources[0]);
+    make_value(plan, node->result, false);
+    return STATUS_OK;
+}
+
+static enum status plan_node(struct plan *plan, const struct node *node, struct error *error)
+{
+    if (node->op == OP_MATMUL)
+        return plan_matmul(plan, node, error);
+    if (node->op == OP_ATTENTION)
+        return plan_attention(plan, node, error);
+    if (fuses_glu(plan, node)) {
+        plan_fused_glu(plan, node);
+        return STATUS_OK;
+    }
+    return plan_row_op(plan, node, error);
+}
+
+static enum status plan_steps(struct plan *plan, struct error *error)
+{
+    const struct graph *graph = plan->graph;
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        enum status status = plan_node(plan, graph->nodes[i], error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    if (graph->output == NULL || graph->output->rows != ROWS_LOGITS)
+        return error_set(error, STATUS_INVALID, "the graph has no logits");
+    // What the tail reads of the batch must outlive all windows of the tail; the logits are read behind the last step.
+    const struct node *select = plan->steps[plan->tail].ops[0].node;
+    plan->slots[select->sources[0]->index].last = (uint32_t)plan->n_steps - 1;
+    plan->slots[graph->output->index].last = (uint32_t)plan->n_steps - 1;
+    return STATUS_OK;
+}
+
+enum status cpu_plan_create(struct device *device, const struct graph *graph, const struct weights *weights,
+                            const struct plan_params *params, struct plan **result, struct error *error)
+{
+    struct plan *plan = calloc(1, sizeof(*plan));
+    if (plan == NULL)
+        return out_of_memory(error);
+    plan->device = (struct cpu_device *)device;
+    plan->graph = graph;
+    plan->weights = weights;
+    plan->params = *params;
+    plan->slots = calloc(graph->n_values, sizeof(*plan->slots));
+    enum status status = plan->slots == NULL ? out_of_memory(error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = cpu_weights_describe(graph, &plan->described, error);
+    if (status == STATUS_OK)
+        status = cpu_plan_place_kv(plan, error);
+    if (status == STATUS_OK)
+        status = plan_steps(plan, error);
+    if (status == STATUS_OK)
+        status = cpu_plan_place(plan, error);
+    if (status != STATUS_OK) {
+        cpu_plan_free(plan);
+        return status;
+    }
+    *result = plan;
+    return STATUS_OK;
+}
+
+void cpu_plan_free(struct plan *plan)
+{
+    if (plan == NULL)
+        return;
+    for (size_t i = 0; i < plan->n_steps; i++)
+        free(plan->steps[i].ops);
+    for (uint32_t kind = 0; kind < plan->n_kinds; kind++)
+        free(plan->pages[kind]);
+    free(plan->steps);
+    free(plan->forms);
+    free(plan->slots);
+    free(plan->described.items);
+    free(plan->kv_places);
+    free(plan->memory);
+    free(plan->thread_memory);
+    free(plan->partials);
+    free(plan);
+}

@@ -1,0 +1,165 @@
+// The CPU's plan: steps over preallocated memory. Made by plan.c from a graph, run by run.c.
+//
+// A step is a list of work items with a fixed split over the threads, and a barrier behind it. Three things keep the
+// number of barriers low: row-wise ops are fused into one step with the rounding of the next matmul's source; matmuls of
+// one source are one step, and a gated unit (and its Q8 rounding) is done where its two products are made; and with a
+// single row, row steps are computed by every thread for itself into private memory, with no barrier at all.
+#ifndef MOTE_CPU_PLAN_H
+#define MOTE_CPU_PLAN_H
+
+#include "base/arena.h"
+#include "cpu/device.h"
+
+enum { NO_INDEX = UINT32_MAX };
+
+// A value of the graph, or a source rounded to some precision (a form), in memory.
+struct slot {
+    enum rows rows;
+    size_t row_bytes;      // of one row, a multiple of 64
+    uint32_t first, last;  // steps between which it lives
+    bool by_rows;          // made by a row step: private to each thread where there is one row
+    bool used;             // false: fused away, has no memory
+    size_t offset;         // in the shared arena: capacity rows
+    size_t private_offset; // in each thread's arena: one row
+};
+
+// A source of matmuls: a value rounded to a precision (for F16: by these segments).
+struct form {
+    const struct tensor *value;
+    enum precision precision;
+    struct segments segments;
+    struct slot slot;
+};
+
+enum step_kind {
+    STEP_ROWS,      // items: rows
+    STEP_MATMUL,    // items: panels of outputs
+    STEP_HEADS,     // items: rows × KV heads; norms, rotations, storing keys and values
+    STEP_ATTENTION, // items: rows × KV heads (× chunks)
+};
+
+// One op of a row or head step. form != NO_INDEX: the rounding of `node`'s … of value `input` into that form.
+struct micro_op {
+    const struct node *node; // NULL: a rounding
+    uint32_t form;
+};
+
+struct product {
+    const struct node *node;
+    uint32_t weight;
+};
+
+enum { MAX_PRODUCTS = 4 };
+
+struct step {
+    enum step_kind kind;
+    enum rows rows;
+    struct micro_op *ops; // ROWS, HEADS
+    size_t n_ops, ops_capacity;
+    struct product products[MAX_PRODUCTS]; // MATMUL
+    uint32_t n_products;
+    uint32_t source;           // MATMUL: form
+    const struct node *glu;    // MATMUL: products 0 and 1 are its gate and up
+    uint32_t out_form;         // MATMUL with glu: the Q8 form that is written instead of the value
+    const struct node *attention; // HEADS: whose keys and values are stored (or NULL); ATTENTION
+};
+
+// Where one layer's keys and values lie within a page of its kind.
+struct kv_place {
+    uint32_t kind;
+    size_t offset;
+    size_t head_bytes;
+    size_t k_scale, v, v_scale; // offsets within a head
+};
+
+struct plan {
+    struct cpu_device *device;
+    const struct graph *graph;
+    const struct weights *weights;
+    struct plan_params params;
+    struct step *steps;
+    size_t n_steps, steps_capacity;
+    size_t tail; // the first step whose rows are those of the logits
+    struct form *forms;
+    size_t n_forms, forms_capacity;
+    struct slot *slots; // by value index
+    struct weights described;
+
+    struct kv_place *kv_places; // by KV layer
+    struct kv_kind_layout kinds[MAX_KV_KINDS];
+    uint32_t n_kinds;
+    uint8_t *pages[MAX_KV_KINDS];
+
+    uint8_t *memory;       // the shared arena
+    size_t memory_bytes, logits_bytes;
+    uint8_t *thread_memory; // of all threads: private rows, then scratch
+    size_t private_bytes, scratch_bytes, thread_bytes;
+    float *partials; // attention states of single chunks: [MAX_SPLIT_CHUNKS][n_head][v_dim + 2]
+    size_t partials_bytes;
+};
+
+enum {
+    MAX_SPLIT_CHUNKS = 256, // chunks whose states are held at once where one row's keys are split over threads
+    TOKEN_BLOCK_BYTES = 256 * 1024, // sources that a matmul keeps in cache while it goes over its panels
+    GEMM_MIN_ROWS = 4,      // rows from which unpacking a panel pays
+};
+
+// The kernels' name of a KV dtype.
+static inline enum kv_kind cpu_kv_kind(enum kv_dtype dtype)
+{
+    static const enum kv_kind kinds[] = {[KV_DTYPE_F32] = KV_F32, [KV_DTYPE_F16] = KV_F16, [KV_DTYPE_Q8_0] = KV_Q8_0};
+    return kinds[dtype];
+}
+
+// Tokens that a matmul over k elements takes at a time.
+size_t cpu_token_block(enum precision precision, size_t k);
+size_t form_row_bytes(enum precision precision, size_t k);
+
+// plan.c: the steps; plan_memory.c: where everything lies.
+enum status cpu_plan_create(struct device *device, const struct graph *graph, const struct weights *weights,
+                            const struct plan_params *params, struct plan **plan, struct error *error);
+void cpu_plan_free(struct plan *plan);
+enum status cpu_plan_place(struct plan *plan, struct error *error);
+void cpu_plan_memory(const struct plan *plan, struct plan_memory *memory);
+enum status cpu_plan_place_kv(struct plan *plan, struct error *error);
+uint32_t cpu_plan_kv_kinds(const struct plan *plan, struct kv_kind_layout kinds[MAX_KV_KINDS]);
+enum status cpu_plan_kv_allocate(struct plan *plan, const size_t *n_pages, struct error *error);
+bool cpu_plan_describe(const struct plan *plan, struct buffer *json);
+
+// run.c
+enum status cpu_plan_run(struct plan *plan, const struct run *run, struct error *error);
+
+// What a thread knows while it runs a plan.
+struct worker {
+    const struct plan *plan;
+    const struct run *run;
+    size_t index, n_threads;
+    uint8_t *private_memory;
+    uint8_t *scratch;
+    const uint32_t *selected; // the window of selected rows that the tail works on
+    size_t n_selected;
+};
+
+// The row of a slot as this worker sees it.
+size_t worker_n_rows(const struct worker *worker, enum rows rows);
+static inline uint8_t *worker_row(const struct worker *worker, const struct slot *slot, size_t row)
+{
+    if (slot->by_rows && worker_n_rows(worker, slot->rows) == 1)
+        return worker->private_memory + slot->private_offset;
+    return worker->plan->memory + slot->offset + row * slot->row_bytes;
+}
+static inline float *worker_value(const struct worker *worker, const struct tensor *tensor, size_t row)
+{
+    return (float *)(void *)worker_row(worker, &worker->plan->slots[tensor->index], row);
+}
+
+// The memory of one KV head in a page of a row's session.
+uint8_t *cpu_kv_head(const struct worker *worker, uint32_t layer, uint32_t session, uint32_t page, uint32_t head);
+
+// Each runs this worker's share of a step.
+void cpu_run_rows(const struct worker *worker, const struct step *step);
+void cpu_run_matmul(const struct worker *worker, const struct step *step);
+void cpu_run_heads(const struct worker *worker, const struct step *step);
+void cpu_run_attention(const struct worker *worker, const struct step *step);
+
+#endif

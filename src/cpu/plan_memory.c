@@ -1,0 +1,260 @@
+// Where a plan's values, private rows, scratch and KV pages lie. Values whose lives do not meet share memory.
+#include "cpu/plan.h"
+
+#include "base/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+size_t cpu_token_block(enum precision precision, size_t k)
+{
+    size_t rows = TOKEN_BLOCK_BYTES / form_row_bytes(precision, k);
+    return rows < 48 ? 48 : rows > 384 ? 384 : rows / 6 * 6;
+}
+
+// ---- lifetimes ----
+
+struct block {
+    struct slot *slot;
+    size_t size;
+    size_t *offset;
+    uint32_t last; // the step up to which nothing else may lie here
+};
+
+// Row steps may run without a barrier behind them, so a slow thread may still read what the next step would overwrite:
+// what a row step uses lives until the next step that ends in a barrier.
+static uint32_t extended_last(const struct plan *plan, const struct slot *slot)
+{
+    uint32_t last = slot->last;
+    while (plan->steps[last].kind == STEP_ROWS && last + 1 < plan->n_steps)
+        last++;
+    return last;
+}
+
+static int compare_first(const void *a, const void *b)
+{
+    const struct block *x = a, *y = b;
+    if (x->slot->first != y->slot->first)
+        return x->slot->first < y->slot->first ? -1 : 1;
+    return x->size > y->size ? -1 : x->size < y->size;
+}
+
+static int compare_offset(const void *a, const void *b)
+{
+    const struct block *x = *(const struct block *const *)a, *y = *(const struct block *const *)b;
+    return *x->offset < *y->offset ? -1 : *x->offset > *y->offset;
+}
+
+// Lays the blocks out, first fit in the order of their first step; returns the size of it all.
+static size_t lay_out(struct block *blocks, size_t n, struct block **live)
+{
+    size_t total = 0, n_live = 0;
+    qsort(blocks, n, sizeof(*blocks), compare_first);
+    for (size_t i = 0; i < n; i++) {
+        size_t kept = 0;
+        for (size_t j = 0; j < n_live; j++) {
+            if (live[j]->last >= blocks[i].slot->first)
+                live[kept++] = live[j];
+        }
+        n_live = kept;
+        qsort(live, n_live, sizeof(*live), compare_offset);
+        size_t offset = 0;
+        for (size_t j = 0; j < n_live && offset + blocks[i].size > *live[j]->offset; j++) {
+            size_t end = *live[j]->offset + live[j]->size;
+            offset = end > offset ? end : offset;
+        }
+        *blocks[i].offset = offset;
+        live[n_live++] = &blocks[i];
+        if (offset + blocks[i].size > total)
+            total = offset + blocks[i].size;
+    }
+    return total;
+}
+
+static size_t slot_capacity(const struct plan *plan, const struct slot *slot)
+{
+    return slot->rows == ROWS_LOGITS ? plan->params.n_logits : plan->params.n_rows;
+}
+
+static struct slot *slot_at(struct plan *plan, size_t i)
+{
+    size_t n_values = plan->graph->n_values;
+    return i < n_values ? &plan->slots[i] : &plan->forms[i - n_values].slot;
+}
+
+static enum status place_slots(struct plan *plan, struct error *error)
+{
+    size_t n_slots = plan->graph->n_values + plan->n_forms;
+    struct block *blocks = calloc(n_slots, sizeof(*blocks));
+    struct block **live = calloc(n_slots, sizeof(struct block *));
+    if (blocks == NULL || live == NULL) {
+        free(blocks);
+        free(live);
+        return error_memory(error, "the plan");
+    }
+    const struct slot *logits = &plan->slots[plan->graph->output->index];
+    plan->logits_bytes = logits->row_bytes * plan->params.n_logits;
+    size_t n = 0;
+    for (size_t i = 0; i < n_slots; i++) {
+        struct slot *slot = slot_at(plan, i);
+        if (slot->used)
+            blocks[n++] = (struct block){.slot = slot,
+                                         .size = slot->row_bytes * slot_capacity(plan, slot),
+                                         .offset = &slot->offset,
+                                         .last = extended_last(plan, slot)};
+    }
+    plan->memory_bytes = lay_out(blocks, n, live);
+    n = 0;
+    for (size_t i = 0; i < n_slots; i++) {
+        struct slot *slot = slot_at(plan, i);
+        if (slot->used && slot->by_rows)
+            blocks[n++] = (struct block){.slot = slot,
+                                         .size = slot->row_bytes,
+                                         .offset = &slot->private_offset,
+                                         .last = extended_last(plan, slot)};
+    }
+    plan->private_bytes = lay_out(blocks, n, live);
+    free(blocks);
+    free(live);
+    return STATUS_OK;
+}
+
+// ---- scratch ----
+
+static size_t matmul_scratch(const struct plan *plan, const struct step *step)
+{
+    const struct form *form = &plan->forms[step->source];
+    size_t k = form->value->ne[0];
+    size_t panel = form->precision == PRECISION_Q8 ? unpacked_q8_bytes(k) : k * PANEL_ROWS * sizeof(float);
+    size_t outputs = 2 * 2 * PANEL_ROWS * sizeof(float) * cpu_token_block(form->precision, k); // gate and up, 32 each
+    return round_up(panel, 64) + outputs;
+}
+
+static size_t attention_scratch(const struct attributes *a)
+{
+    size_t group = a->n_head / a->n_kv_head;
+    return (attend_scratch_floats(group, a->head_dim) + 2 * group * (round_up(a->v_dim, 16) + 2) + 64) * sizeof(float);
+}
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static void measure_scratch(struct plan *plan)
+{
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        const struct step *step = &plan->steps[i];
+        if (step->kind == STEP_MATMUL)
+            plan->scratch_bytes = max_size(plan->scratch_bytes, matmul_scratch(plan, step));
+        if (step->kind == STEP_ATTENTION) {
+            const struct attributes *a = &step->attention->attributes;
+            size_t partials = (size_t)MAX_SPLIT_CHUNKS * a->n_head * (round_up(a->v_dim, 16) + 2) * sizeof(float);
+            plan->scratch_bytes = max_size(plan->scratch_bytes, attention_scratch(a));
+            plan->partials_bytes = max_size(plan->partials_bytes, partials);
+        }
+    }
+    plan->thread_bytes = round_up(plan->private_bytes, 4096) + round_up(plan->scratch_bytes, 4096);
+}
+
+enum status cpu_plan_place(struct plan *plan, struct error *error)
+{
+    enum status status = place_slots(plan, error);
+    if (status != STATUS_OK)
+        return status;
+    measure_scratch(plan);
+    if (plan->weights == NULL)
+        return STATUS_OK; // only to be described
+    plan->memory = cpu_allocate(plan->memory_bytes);
+    plan->thread_memory = cpu_allocate(plan->thread_bytes * plan->device->n_threads);
+    plan->partials = cpu_allocate(plan->partials_bytes);
+    if (plan->memory == NULL || plan->thread_memory == NULL || plan->partials == NULL)
+        return error_set(error, STATUS_MEMORY,
+                         "out of memory: the plan's work area takes %zu MiB for batches of %zu; use a smaller -b",
+                         (plan->memory_bytes + plan->thread_bytes * plan->device->n_threads) >> 20,
+                         plan->params.n_rows);
+    return STATUS_OK;
+}
+
+void cpu_plan_memory(const struct plan *plan, struct plan_memory *memory)
+{
+    memory->weights = plan->described.bytes;
+    memory->logits = plan->logits_bytes;
+    memory->work = plan->memory_bytes - plan->logits_bytes + plan->thread_bytes * plan->device->n_threads +
+                   plan->partials_bytes;
+}
+
+// ---- KV pages ----
+
+static uint32_t kind_of_window(struct plan *plan, uint32_t window)
+{
+    uint32_t kind = 0;
+    while (kind < plan->n_kinds && plan->kinds[kind].window != window)
+        kind++;
+    if (kind == MAX_KV_KINDS)
+        return NO_INDEX;
+    if (kind == plan->n_kinds)
+        plan->kinds[plan->n_kinds++] = (struct kv_kind_layout){.window = window};
+    return kind;
+}
+
+// A head's keys, their scales, its values, their scales: see struct attention_chunk for the layouts.
+static size_t place_head(const struct plan *plan, const struct kv_layer *layer, struct kv_place *place)
+{
+    static const size_t element[] = {[KV_DTYPE_F32] = 4, [KV_DTYPE_F16] = 2, [KV_DTYPE_Q8_0] = 1};
+    bool q8 = plan->params.kv == KV_DTYPE_Q8_0;
+    size_t bytes = element[plan->params.kv] * PAGE_POSITIONS, scales = PAGE_POSITIONS * sizeof(float);
+    size_t at = bytes * layer->k_dim;
+    place->k_scale = at;
+    at += scales * (q8 ? layer->k_dim / 32 : 1);
+    place->v = at;
+    at += bytes * layer->v_dim;
+    place->v_scale = at;
+    at += scales * (q8 ? layer->v_dim / 32 : 1);
+    return round_up(at, 64);
+}
+
+enum status cpu_plan_place_kv(struct plan *plan, struct error *error)
+{
+    const struct graph *graph = plan->graph;
+    plan->kv_places = calloc(graph->n_kv_layers + 1, sizeof(*plan->kv_places));
+    if (plan->kv_places == NULL)
+        return error_memory(error, "the plan");
+    for (size_t i = 0; i < graph->n_kv_layers; i++) {
+        const struct kv_layer *layer = &graph->kv_layers[i];
+        struct kv_place *place = &plan->kv_places[i];
+        if (plan->params.kv == KV_DTYPE_Q8_0 && (layer->k_dim % 32 != 0 || layer->v_dim % 32 != 0))
+            return error_set(error, STATUS_UNSUPPORTED,
+                             "a Q8_0 KV cache needs heads of a multiple of 32 elements; layer %zu has %u and %u: use f16",
+                             i, layer->k_dim, layer->v_dim);
+        place->kind = kind_of_window(plan, layer->window);
+        if (place->kind == NO_INDEX)
+            return error_set(error, STATUS_UNSUPPORTED, "the model has more than %d different attention windows",
+                             MAX_KV_KINDS);
+        struct kv_kind_layout *kind = &plan->kinds[place->kind];
+        place->offset = kind->page_bytes;
+        place->head_bytes = place_head(plan, layer, place);
+        kind->page_bytes += place->head_bytes * layer->n_head;
+        kind->n_layers++;
+    }
+    return STATUS_OK;
+}
+
+uint32_t cpu_plan_kv_kinds(const struct plan *plan, struct kv_kind_layout kinds[MAX_KV_KINDS])
+{
+    memcpy(kinds, plan->kinds, sizeof(plan->kinds));
+    return plan->n_kinds;
+}
+
+enum status cpu_plan_kv_allocate(struct plan *plan, const size_t *n_pages, struct error *error)
+{
+    for (uint32_t kind = 0; kind < plan->n_kinds; kind++) {
+        size_t bytes = 0;
+        if (checked_mul_size(n_pages[kind], plan->kinds[kind].page_bytes, &bytes))
+            plan->pages[kind] = cpu_allocate(bytes);
+        if (plan->pages[kind] == NULL)
+            return error_set(error, STATUS_MEMORY, "out of memory: the KV cache takes %zu MiB; use a smaller -c",
+                             bytes >> 20);
+    }
+    return STATUS_OK;
+}

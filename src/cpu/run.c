@@ -1,0 +1,115 @@
+// Running a plan: all threads walk the steps together. Nothing is allocated and nothing is planned here; how many rows
+// there are and which pages they use are inputs.
+#include "cpu/plan.h"
+
+#include "base/fpenv.h"
+
+#include <stdatomic.h>
+
+struct execution {
+    struct plan *plan;
+    const struct run *run;
+    // Whether to go on, decided by thread 0 before a barrier and read by all behind it. Two, used in turn: thread 0
+    // writes one again only after a barrier that comes behind everybody's reading it.
+    atomic_bool stop[2];
+    bool cancelled; // thread 0's
+};
+
+size_t worker_n_rows(const struct worker *worker, enum rows rows)
+{
+    return rows == ROWS_LOGITS ? worker->n_selected : worker->run->n_rows;
+}
+
+static void run_step(const struct worker *worker, const struct step *step)
+{
+    switch (step->kind) {
+    case STEP_ROWS:
+        cpu_run_rows(worker, step);
+        break;
+    case STEP_MATMUL:
+        cpu_run_matmul(worker, step);
+        break;
+    case STEP_HEADS:
+        cpu_run_heads(worker, step);
+        break;
+    case STEP_ATTENTION:
+        cpu_run_attention(worker, step);
+        break;
+    }
+}
+
+// A barrier at which all threads agree whether to stop.
+static bool barrier(struct execution *execution, const struct worker *worker, uint32_t *turn)
+{
+    atomic_bool *stop = &execution->stop[(*turn)++ & 1];
+    if (worker->index == 0) {
+        const struct run *run = execution->run;
+        if (run->cancel != NULL && atomic_load_explicit(run->cancel, memory_order_relaxed))
+            execution->cancelled = true;
+        atomic_store_explicit(stop, execution->cancelled, memory_order_relaxed);
+    }
+    pool_barrier(execution->plan->device->pool);
+    return !atomic_load_explicit(stop, memory_order_relaxed);
+}
+
+static bool run_steps(struct execution *execution, const struct worker *worker, size_t first, size_t end,
+                      uint32_t *turn)
+{
+    for (size_t i = first; i < end; i++) {
+        const struct step *step = &execution->plan->steps[i];
+        run_step(worker, step);
+        bool alone = step->kind == STEP_ROWS && worker_n_rows(worker, step->rows) == 1;
+        if (!alone && !barrier(execution, worker, turn))
+            return false;
+    }
+    return true;
+}
+
+static void give_logits(struct execution *execution, const struct worker *worker, size_t first)
+{
+    const struct run *run = execution->run;
+    for (size_t i = 0; i < worker->n_selected && !execution->cancelled; i++) {
+        const float *logits = worker_value(worker, execution->plan->graph->output, i);
+        if (run->on_logits(run->user, first + i, logits) != 0)
+            execution->cancelled = true;
+    }
+}
+
+static void run_thread(void *user, size_t index, size_t n_threads)
+{
+    struct execution *execution = user;
+    const struct plan *plan = execution->plan;
+    const struct run *run = execution->run;
+    uint8_t *memory = plan->thread_memory + index * plan->thread_bytes;
+    struct worker worker = {.plan = plan,
+                            .run = run,
+                            .index = index,
+                            .n_threads = n_threads,
+                            .private_memory = memory,
+                            .scratch = memory + (plan->thread_bytes - plan->scratch_bytes) / 64 * 64};
+    uint32_t turn = 0;
+    if (!run_steps(execution, &worker, 0, plan->tail, &turn))
+        return;
+    for (size_t first = 0; first < run->n_selected; first += plan->params.n_logits) {
+        size_t left = run->n_selected - first;
+        worker.selected = run->selected + first;
+        worker.n_selected = left < plan->params.n_logits ? left : plan->params.n_logits;
+        if (!run_steps(execution, &worker, plan->tail, plan->n_steps, &turn))
+            return;
+        if (index == 0)
+            give_logits(execution, &worker, first);
+        if (!barrier(execution, &worker, &turn))
+            return;
+    }
+}
+
+enum status cpu_plan_run(struct plan *plan, const struct run *run, struct error *error)
+{
+    struct fpenv saved = fpenv_enter();
+    struct execution execution = {.plan = plan, .run = run};
+    pool_run(plan->device->pool, run_thread, &execution);
+    fpenv_leave(saved);
+    if (execution.cancelled)
+        return error_set(error, STATUS_CANCELLED, "the run was stopped");
+    return STATUS_OK;
+}

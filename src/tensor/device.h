@@ -1,0 +1,103 @@
+// A device owns memory and runs plans: a group of CPU cores now, a mesh of devices or a GPU later. Nothing above this
+// header knows which. The engine gives logical things (rows, page numbers); the device knows where they lie.
+#ifndef MOTE_TENSOR_DEVICE_H
+#define MOTE_TENSOR_DEVICE_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "tensor/graph.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    KV_PAGE_POSITIONS = 64, // positions of a page, which is also the chunk in which attention sums
+    MAX_KV_KINDS = 4,
+    MAX_ROPES = 4,
+};
+
+enum kv_dtype {
+    KV_DTYPE_F32,
+    KV_DTYPE_F16,
+    KV_DTYPE_Q8_0,
+};
+
+// Where the bytes of weights come from. Called by several threads at once.
+struct weight_reader {
+    enum status (*read)(void *user, const struct tensor *weight, uint64_t offset, void *bytes, size_t size,
+                        struct error *error);
+    // Called on the caller's thread; non-zero: stop. May be NULL.
+    int (*progress)(void *user, uint64_t done, uint64_t total);
+    void *user;
+};
+
+// Layers of the KV cache with the same window share a kind: their pages come and go together.
+struct kv_kind_layout {
+    uint32_t window;   // 0: all positions are kept
+    size_t page_bytes; // one page of all layers of this kind
+    uint32_t n_layers;
+};
+
+struct plan_params {
+    size_t n_rows;   // capacity of a run
+    size_t n_logits; // rows of logits held at once
+    enum kv_dtype kv;
+};
+
+struct plan_memory { // bytes
+    size_t weights; // packed
+    size_t work;    // arena and scratch of all threads, without logits
+    size_t logits;
+};
+
+// One token of a run.
+struct row {
+    int32_t token;
+    uint32_t position;
+    uint32_t session; // which of run.pages
+};
+
+struct run {
+    const struct row *rows;
+    size_t n_rows;
+    const uint32_t *selected; // rows whose logits are wanted, ascending
+    size_t n_selected;
+    const uint32_t *const *pages; // [session * MAX_KV_KINDS + kind]: page ids by page number (position / 64)
+    const float *ropes[MAX_ROPES]; // per rotation: [n_rows][n_rot], cosines then sines of each row
+    atomic_bool *cancel;           // checked between steps; may be NULL
+    int (*on_logits)(void *user, size_t selected, const float *logits); // on the caller's thread; non-zero: stop
+    void *user;
+};
+
+struct device;
+struct weights; // a model's weights as this device packed them
+struct plan;
+
+struct device_ops {
+    const char *name;
+    void (*destroy)(struct device *device);
+    // Reads and packs all weights of a graph.
+    enum status (*pack)(struct device *device, const struct graph *graph, const struct weight_reader *reader,
+                        struct weights **weights, struct error *error);
+    void (*free_weights)(struct weights *weights);
+    // Makes a plan. weights NULL: a plan that can be described but not run. The graph must outlive it.
+    enum status (*plan)(struct device *device, const struct graph *graph, const struct weights *weights,
+                        const struct plan_params *params, struct plan **plan, struct error *error);
+    void (*free_plan)(struct plan *plan);
+    void (*plan_memory)(const struct plan *plan, struct plan_memory *memory);
+    // Kinds of KV layers and their page sizes; returns how many kinds.
+    uint32_t (*kv_kinds)(const struct plan *plan, struct kv_kind_layout kinds[MAX_KV_KINDS]);
+    // Gives the plan the memory of its pages: n_pages[kind] pages of each kind.
+    enum status (*kv_allocate)(struct plan *plan, const size_t *n_pages, struct error *error);
+    enum status (*run)(struct plan *plan, const struct run *run, struct error *error);
+    // The steps as a JSON array.
+    bool (*describe)(const struct plan *plan, struct buffer *json);
+};
+
+struct device {
+    const struct device_ops *ops;
+};
+
+#endif
