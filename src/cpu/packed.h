@@ -6,8 +6,8 @@
 // its super-blocks:
 //   [unit 0][unit 1]…[unit n-1][super 0]…[super m-1]        panel_bytes in all
 // Nibbles: 4 vectors of 64 bytes; low nibbles of vector j are k group j, high nibbles group j + 4 (a group is 4
-// consecutive k, [16 rows][4 k]). High bits: one vector, bit g of a byte belongs to group g. Two-bit: 2 vectors, group g
-// is in vector g/4 at bits 2·(g%4).
+// consecutive k, [16 rows][4 k]). High bits: one vector, bit g of a byte belongs to group g. Two-bit: 2 vectors, group
+// g is in vector g/4 at bits 2·(g%4).
 //   kind   a unit                                                               super-block (256 k)
 //   Q4_0   d f16[16], nibbles[256]
 //   Q4_1   d f16[16], m f16[16], nibbles[256]
@@ -99,18 +99,19 @@ struct packed {
     struct segments segments;
     size_t n_rows;
     size_t k;
-    size_t super_offset; // units of the first super-block that lie before this range of K (0 unless K was cut inside one)
-    size_t n_panels;     // ⌈n_rows / 16⌉
+    size_t
+        super_offset; // units of the first super-block that lie before this range of K (0 unless K was cut inside one)
+    size_t n_panels;  // ⌈n_rows / 16⌉
     size_t panel_bytes;
-    uint8_t *data;       // 64-byte aligned; n_panels * panel_bytes
+    uint8_t *data; // 64-byte aligned; n_panels * panel_bytes
 };
 
 // Fills all but data, which stays NULL. k must be a multiple of the format's unit (checked by the caller).
 void packed_describe(struct packed *packed, const struct packed_format *format, size_t n_rows, size_t k,
                      size_t super_offset);
 
-// Packs one panel. rows: n_rows (≤ 16) rows in the file's layout, row_bytes apart, each beginning at the super-block that
-// holds the first k of the range; rows that lack to 16 become zeros.
+// Packs one panel. rows: n_rows (≤ 16) rows in the file's layout, row_bytes apart, each beginning at the super-block
+// that holds the first k of the range; rows that lack to 16 become zeros.
 void packed_pack_panel(const struct packed *packed, size_t panel, const uint8_t *rows, size_t row_bytes, size_t n_rows);
 
 // One row, bit for bit what the dtype's decode gives: for embedding lookups. values: k floats.

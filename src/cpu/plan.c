@@ -119,8 +119,8 @@ static enum status make_form(struct plan *plan, uint32_t index, struct error *er
 {
     struct form *form = &plan->forms[index];
     struct step *step = current_step(plan);
-    bool fused = step != NULL && step->glu != NULL && step->glu->result == form->value &&
-                 step->out_form == NO_INDEX && form->precision == PRECISION_Q8;
+    bool fused = step != NULL && step->glu != NULL && step->glu->result == form->value && step->out_form == NO_INDEX &&
+                 form->precision == PRECISION_Q8;
     if (fused) {
         step->out_form = index;
         if (form->value->n_uses == 1)
@@ -170,8 +170,8 @@ static enum status plan_matmul(struct plan *plan, const struct node *node, struc
     if (status != STATUS_OK)
         return status;
     struct step *step = current_step(plan);
-    bool joins = step->kind == STEP_MATMUL && step->source == source && step->glu == NULL &&
-                 step->n_products < MAX_PRODUCTS;
+    bool joins =
+        step->kind == STEP_MATMUL && step->source == source && step->glu == NULL && step->n_products < MAX_PRODUCTS;
     if (!joins)
         step = add_step(plan, STEP_MATMUL, node->result->rows);
     if (step == NULL)

@@ -1,9 +1,9 @@
 // The CPU's plan: steps over preallocated memory. Made by plan.c from a graph, run by run.c.
 //
 // A step is a list of work items with a fixed split over the threads, and a barrier behind it. Three things keep the
-// number of barriers low: row-wise ops are fused into one step with the rounding of the next matmul's source; matmuls of
-// one source are one step, and a gated unit (and its Q8 rounding) is done where its two products are made; and with a
-// single row, row steps are computed by every thread for itself into private memory, with no barrier at all.
+// number of barriers low: row-wise ops are fused into one step with the rounding of the next matmul's source; matmuls
+// of one source are one step, and a gated unit (and its Q8 rounding) is done where its two products are made; and with
+// a single row, row steps are computed by every thread for itself into private memory, with no barrier at all.
 #ifndef MOTE_CPU_PLAN_H
 #define MOTE_CPU_PLAN_H
 
@@ -58,9 +58,9 @@ struct step {
     size_t n_ops, ops_capacity;
     struct product products[MAX_PRODUCTS]; // MATMUL
     uint32_t n_products;
-    uint32_t source;           // MATMUL: form
-    const struct node *glu;    // MATMUL: products 0 and 1 are its gate and up
-    uint32_t out_form;         // MATMUL with glu: the Q8 form that is written instead of the value
+    uint32_t source;              // MATMUL: form
+    const struct node *glu;       // MATMUL: products 0 and 1 are its gate and up
+    uint32_t out_form;            // MATMUL with glu: the Q8 form that is written instead of the value
     const struct node *attention; // HEADS: whose keys and values are stored (or NULL); ATTENTION
 };
 
@@ -90,7 +90,7 @@ struct plan {
     uint32_t n_kinds;
     uint8_t *pages[MAX_KV_KINDS];
 
-    uint8_t *memory;       // the shared arena
+    uint8_t *memory; // the shared arena
     size_t memory_bytes, logits_bytes;
     uint8_t *thread_memory; // of all threads: private rows, then scratch
     size_t private_bytes, scratch_bytes, thread_bytes;
@@ -99,9 +99,9 @@ struct plan {
 };
 
 enum {
-    MAX_SPLIT_CHUNKS = 256, // chunks whose states are held at once where one row's keys are split over threads
+    MAX_SPLIT_CHUNKS = 256,         // chunks whose states are held at once where one row's keys are split over threads
     TOKEN_BLOCK_BYTES = 256 * 1024, // sources that a matmul keeps in cache while it goes over its panels
-    GEMM_MIN_ROWS = 4,      // rows from which unpacking a panel pays
+    GEMM_MIN_ROWS = 4,              // rows from which unpacking a panel pays
 };
 
 // The kernels' name of a KV dtype.

@@ -16,7 +16,8 @@ static bool describe_ops(const struct plan *plan, const struct step *step, struc
     for (uint32_t i = 0; i < step->n_products; i++, comma = ", ")
         buffer_append_format(json, "%s\"matmul\"", comma);
     if (step->glu != NULL)
-        buffer_append_format(json, ", \"%s\"", step->glu->attributes.activation == ACTIVATION_SILU ? "swiglu" : "geglu");
+        buffer_append_format(json, ", \"%s\"",
+                             step->glu->attributes.activation == ACTIVATION_SILU ? "swiglu" : "geglu");
     if (step->out_form != NO_INDEX)
         buffer_append_text(json, ", \"round to q8\"");
     if (step->attention != NULL)
@@ -47,7 +48,8 @@ bool cpu_plan_describe(const struct plan *plan, struct buffer *json)
     buffer_append_text(json, "[");
     for (size_t i = 0; i < plan->n_steps; i++) {
         const struct step *step = &plan->steps[i];
-        buffer_append_format(json, "%s{\"step\": %zu, \"kind\": \"%s\", \"rows\": \"%s\", \"kernels\": \"%s\", \"ops\": [",
+        buffer_append_format(json,
+                             "%s{\"step\": %zu, \"kind\": \"%s\", \"rows\": \"%s\", \"kernels\": \"%s\", \"ops\": [",
                              i == 0 ? "" : ", ", i, kinds[step->kind], step->rows == ROWS_LOGITS ? "logits" : "batch",
                              plan->device->kernels->name);
         describe_ops(plan, step, json);

@@ -180,8 +180,8 @@ void cpu_plan_memory(const struct plan *plan, struct plan_memory *memory)
 {
     memory->weights = plan->described.bytes;
     memory->logits = plan->logits_bytes;
-    memory->work = plan->memory_bytes - plan->logits_bytes + plan->thread_bytes * plan->device->n_threads +
-                   plan->partials_bytes;
+    memory->work =
+        plan->memory_bytes - plan->logits_bytes + plan->thread_bytes * plan->device->n_threads + plan->partials_bytes;
 }
 
 // ---- KV pages ----
@@ -224,9 +224,10 @@ enum status cpu_plan_place_kv(struct plan *plan, struct error *error)
         const struct kv_layer *layer = &graph->kv_layers[i];
         struct kv_place *place = &plan->kv_places[i];
         if (plan->params.kv == KV_DTYPE_Q8_0 && (layer->k_dim % 32 != 0 || layer->v_dim % 32 != 0))
-            return error_set(error, STATUS_UNSUPPORTED,
-                             "a Q8_0 KV cache needs heads of a multiple of 32 elements; layer %zu has %u and %u: use f16",
-                             i, layer->k_dim, layer->v_dim);
+            return error_set(
+                error, STATUS_UNSUPPORTED,
+                "a Q8_0 KV cache needs heads of a multiple of 32 elements; layer %zu has %u and %u: use f16", i,
+                layer->k_dim, layer->v_dim);
         place->kind = kind_of_window(plan, layer->window);
         if (place->kind == NO_INDEX)
             return error_set(error, STATUS_UNSUPPORTED, "the model has more than %d different attention windows",

@@ -2,6 +2,7 @@
 // there are and which pages they use are inputs.
 #include "cpu/plan.h"
 
+#include "base/checked.h"
 #include "base/fpenv.h"
 
 #include <stdatomic.h>
@@ -86,7 +87,7 @@ static void run_thread(void *user, size_t index, size_t n_threads)
                             .index = index,
                             .n_threads = n_threads,
                             .private_memory = memory,
-                            .scratch = memory + (plan->thread_bytes - plan->scratch_bytes) / 64 * 64};
+                            .scratch = memory + round_up(plan->private_bytes, 4096)};
     uint32_t turn = 0;
     if (!run_steps(execution, &worker, 0, plan->tail, &turn))
         return;

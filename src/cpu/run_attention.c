@@ -1,6 +1,6 @@
 // Attention steps. A row's keys are taken in chunks of one page, each from its own maximum, and merged in ascending
-// order. Usually an item is a row's KV head and merges as it goes; where there are too few of those for the threads, the
-// chunks themselves are the items, their states are all stored, and then merged in the same order: the same bits.
+// order. Usually an item is a row's KV head and merges as it goes; where there are too few of those for the threads,
+// the chunks themselves are the items, their states are all stored, and then merged in the same order: the same bits.
 #include "cpu/plan.h"
 
 #include "base/checked.h"
@@ -16,9 +16,9 @@ struct item {
     const struct node *node;
     size_t row;
     uint32_t kv_head;
-    uint32_t group;         // query heads a KV head
-    uint32_t first_key;     // the first position that the row sees
-    uint32_t first, end;    // its chunks
+    uint32_t group;      // query heads a KV head
+    uint32_t first_key;  // the first position that the row sees
+    uint32_t first, end; // its chunks
     size_t o_stride;
 };
 
@@ -64,10 +64,11 @@ static void attend(const struct worker *worker, const struct item *item, uint32_
                                     .softcap = a->softcap,
                                     .first = item->first_key > start ? item->first_key - start : 0,
                                     .last = last < PAGE_POSITIONS ? last : PAGE_POSITIONS};
-    const float *q = worker_value(worker, item->node->sources[0], item->row) +
-                     (size_t)item->kv_head * item->group * a->head_dim;
-    plan->device->kernels->attend[cpu_kv_kind(plan->params.kv)](&chunk, q, a->head_dim, item->group, a->head_dim, a->v_dim,
-                                                          state->m, state->l, state->o, item->o_stride, scratch);
+    const float *q =
+        worker_value(worker, item->node->sources[0], item->row) + (size_t)item->kv_head * item->group * a->head_dim;
+    plan->device->kernels->attend[cpu_kv_kind(plan->params.kv)](&chunk, q, a->head_dim, item->group, a->head_dim,
+                                                                a->v_dim, state->m, state->l, state->o, item->o_stride,
+                                                                scratch);
 }
 
 static void merge(const struct worker *worker, const struct item *item, const struct state *into,

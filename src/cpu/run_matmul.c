@@ -49,8 +49,8 @@ static size_t panel_scratch(const struct packed *weight, enum precision precisio
     return round_up(bytes, 64);
 }
 
-// 32 outputs of a gated unit for a block of rows: gate and up into scratch, then activation, product and, where the next
-// matmul takes Q8, its rounding: a Q8 block is these 32 outputs.
+// 32 outputs of a gated unit for a block of rows: gate and up into scratch, then activation, product and, where the
+// next matmul takes Q8, its rounding: a Q8 block is these 32 outputs.
 static void glu_item(const struct worker *worker, const struct step *step, size_t item,
                      const struct source_rows *source, size_t first_row)
 {

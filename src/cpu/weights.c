@@ -14,10 +14,11 @@ static enum status describe_matrix(const struct tensor *tensor, uint32_t segment
 {
     const struct packed_format *format = packed_format_of(tensor->dtype);
     if (format == NULL)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "tensor '%s' is %s, which mote cannot compute with yet (it can with f32, f16, bf16, q8_0, q4_0, "
-                         "q4_1, q5_0, q5_1, q2_k … q6_k)",
-                         tensor->name, dtype_get(tensor->dtype)->name);
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "tensor '%s' is %s, which mote cannot compute with yet (it can with f32, f16, bf16, q8_0, q4_0, "
+            "q4_1, q5_0, q5_1, q2_k … q6_k)",
+            tensor->name, dtype_get(tensor->dtype)->name);
     packed_describe(packed, format, tensor->ne[1], tensor->ne[0], 0);
     if (segment_unit == 0)
         return STATUS_OK;
@@ -181,8 +182,8 @@ static enum status pack_share(struct packing *packing, size_t index, size_t n_th
                                                         : pack_panels(packing, i, first, n, bytes, error);
             if (status != STATUS_OK)
                 return status;
-            advance(packing, index, packed->format == NULL ? file_row_bytes(tensor)
-                                                           : n * PANEL_ROWS * file_row_bytes(tensor));
+            advance(packing, index,
+                    packed->format == NULL ? file_row_bytes(tensor) : n * PANEL_ROWS * file_row_bytes(tensor));
         }
     }
     return STATUS_OK;

@@ -47,8 +47,8 @@ struct plan_params {
 };
 
 struct plan_memory { // bytes
-    size_t weights; // packed
-    size_t work;    // arena and scratch of all threads, without logits
+    size_t weights;  // packed
+    size_t work;     // arena and scratch of all threads, without logits
     size_t logits;
 };
 
@@ -64,7 +64,7 @@ struct run {
     size_t n_rows;
     const uint32_t *selected; // rows whose logits are wanted, ascending
     size_t n_selected;
-    const uint32_t *const *pages; // [session * MAX_KV_KINDS + kind]: page ids by page number (position / 64)
+    const uint32_t *const *pages;  // [session * MAX_KV_KINDS + kind]: page ids by page number (position / 64)
     const float *ropes[MAX_ROPES]; // per rotation: [n_rows][n_rot], cosines then sines of each row
     atomic_bool *cancel;           // checked between steps; may be NULL
     int (*on_logits)(void *user, size_t selected, const float *logits); // on the caller's thread; non-zero: stop

@@ -1,0 +1,215 @@
+// What architectures build with: weights with checked shapes, keys, embedding and head.
+#include "model/model.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void build_fail(struct builder *builder, enum status status, const char *format, ...)
+{
+    if (builder->graph->error.status != STATUS_OK)
+        return;
+    char message[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    error_set(&builder->graph->error, status, "%s", message);
+}
+
+static struct tensor *find_weight(struct builder *builder, const char *format, uint32_t layer, uint32_t n_dims,
+                                  const size_t *ne, bool required)
+{
+    if (builder->graph->error.status != STATUS_OK)
+        return NULL;
+    char name[96];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(name, sizeof(name), format, layer); // the formats are ours, and take at most the layer
+#pragma GCC diagnostic pop
+    const struct gguf_tensor *tensor = gguf_find_tensor(builder->gguf, name);
+    if (tensor == NULL) {
+        if (required)
+            build_fail(builder, STATUS_INVALID, "tensor '%s' is missing: the file is incomplete, or not of the "
+                       "architecture '%s' that it names", name, builder->h->architecture);
+        return NULL;
+    }
+    if (tensor->ne[0] != ne[0] || tensor->ne[1] != (n_dims > 1 ? ne[1] : 1) || tensor->ne[2] != 1 ||
+        tensor->ne[3] != 1) {
+        build_fail(builder, STATUS_INVALID, "tensor '%s' has the shape [%llu, %llu, %llu], but the model's keys and its "
+                   "vocabulary ask for [%zu, %zu]", name, (unsigned long long)tensor->ne[0],
+                   (unsigned long long)tensor->ne[1], (unsigned long long)tensor->ne[2], ne[0], n_dims > 1 ? ne[1] : 1);
+        return NULL;
+    }
+    return graph_weight(builder->graph, name, tensor->dtype, n_dims, ne);
+}
+
+struct tensor *build_matrix(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n)
+{
+    return find_weight(builder, format, layer, 2, (size_t[]){k, n}, true);
+}
+
+struct tensor *build_vector(struct builder *builder, const char *format, uint32_t layer, size_t n)
+{
+    return find_weight(builder, format, layer, 1, (size_t[]){n}, true);
+}
+
+struct tensor *build_optional_matrix(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n)
+{
+    return find_weight(builder, format, layer, 2, (size_t[]){k, n}, false);
+}
+
+struct tensor *build_optional_vector(struct builder *builder, const char *format, uint32_t layer, size_t n)
+{
+    return find_weight(builder, format, layer, 1, (size_t[]){n}, false);
+}
+
+static void full_key(const struct builder *builder, const char *key, char *text, size_t size)
+{
+    snprintf(text, size, "%s.%s", builder->h->architecture, key);
+}
+
+float build_f32(struct builder *builder, const char *key, float missing)
+{
+    char text[128];
+    full_key(builder, key, text, sizeof(text));
+    float value = missing;
+    struct error error = {0};
+    if (gguf_get_f32(builder->gguf, text, false, &value, &error) != STATUS_OK)
+        build_fail(builder, error.status, "%s", error.message);
+    return value;
+}
+
+uint32_t build_u32(struct builder *builder, const char *key, uint32_t missing)
+{
+    char text[128];
+    full_key(builder, key, text, sizeof(text));
+    uint32_t value = missing;
+    struct error error = {0};
+    if (gguf_get_u32(builder->gguf, text, false, &value, &error) != STATUS_OK)
+        build_fail(builder, error.status, "%s", error.message);
+    return value;
+}
+
+void build_refuse(struct builder *builder, const char *key, const char *what)
+{
+    char text[128];
+    full_key(builder, key, text, sizeof(text));
+    const struct gguf_value *value = gguf_find(builder->gguf, text);
+    bool zero = value == NULL || (value->type != GGUF_STRING && value->type != GGUF_ARRAY &&
+                                  (value->type == GGUF_F32 || value->type == GGUF_F64 ? value->f == 0 : value->u == 0));
+    if (!zero)
+        build_fail(builder, STATUS_UNSUPPORTED, "%s asks for %s, which this version does not do for the architecture '%s'",
+                   text, what, builder->h->architecture);
+}
+
+// ---- rotations ----
+
+// Llama 3's divisors of the frequencies, in the tensor rope_freqs.weight. NULL where there are none.
+static float *read_rope_factors(struct builder *builder)
+{
+    const struct gguf_tensor *tensor = gguf_find_tensor(builder->gguf, "rope_freqs.weight");
+    uint32_t n = builder->h->n_rot / 2;
+    if (tensor == NULL)
+        return NULL;
+    if (tensor->dtype != DTYPE_F32 || tensor->n_elements != n) {
+        build_fail(builder, STATUS_INVALID, "tensor 'rope_freqs.weight' is %s with %llu elements, but f32 with %u are "
+                   "needed", dtype_get(tensor->dtype)->name, (unsigned long long)tensor->n_elements, n);
+        return NULL;
+    }
+    float *factors = arena_alloc_array(&builder->graph->arena, n, sizeof(*factors));
+    struct error error = {0};
+    if (factors == NULL)
+        build_fail(builder, STATUS_MEMORY, "out of memory for the model");
+    else if (gguf_read_tensor(builder->gguf, tensor, 0, factors, n * sizeof(*factors), &error) != STATUS_OK)
+        build_fail(builder, error.status, "%s", error.message);
+    for (uint32_t i = 0; factors != NULL && i < n; i++) {
+        if (!(factors[i] > 0)) // also NaN
+            build_fail(builder, STATUS_INVALID, "tensor 'rope_freqs.weight': factor %u is %g, but must be positive", i,
+                       (double)factors[i]);
+    }
+    return factors;
+}
+
+static void read_scaling(struct builder *builder, struct rope_scaling *scaling)
+{
+    char key[128];
+    full_key(builder, "rope.scaling.type", key, sizeof(key));
+    struct gguf_string type = {.text = "none", .size = 4};
+    struct error error = {0};
+    if (gguf_get_string(builder->gguf, key, false, &type, &error) != STATUS_OK)
+        build_fail(builder, error.status, "%s", error.message);
+    float factor = build_f32(builder, "rope.scaling.factor", build_f32(builder, "rope.scale_linear", 1));
+    scaling->factor = (double)factor;
+    if (!(factor > 0)) {
+        build_fail(builder, STATUS_INVALID, "%s.rope.scaling.factor is %g, but it must be positive",
+                   builder->h->architecture, (double)factor);
+        scaling->factor = 1;
+    }
+    if (strcmp(type.text, "yarn") == 0) {
+        uint32_t context = build_u32(builder, "rope.scaling.original_context_length", builder->h->n_context);
+        scaling->type = ROPE_SCALING_YARN;
+        scaling->original_context = context == 0 ? 1 : context;
+        scaling->beta_fast = (double)build_f32(builder, "rope.scaling.yarn_beta_fast", 32);
+        scaling->beta_slow = (double)build_f32(builder, "rope.scaling.yarn_beta_slow", 1);
+        scaling->ext_factor = (double)build_f32(builder, "rope.scaling.yarn_ext_factor", 1);
+        scaling->attn_factor = (double)build_f32(builder, "rope.scaling.yarn_attn_factor",
+                                                 build_f32(builder, "rope.scaling.attn_factor", 1));
+        full_key(builder, "rope.scaling.yarn_log_multiplier", key, sizeof(key));
+        scaling->log_multiplier = gguf_find(builder->gguf, key) != NULL;
+        if (!(scaling->beta_fast > 0 && scaling->beta_slow > 0))
+            build_fail(builder, STATUS_INVALID, "%s.rope.scaling.yarn_beta_fast and _slow must be positive",
+                       builder->h->architecture);
+    } else if (strcmp(type.text, "linear") == 0 ||
+               (strcmp(type.text, "none") == 0 && gguf_find(builder->gguf, key) == NULL && factor != 1)) {
+        scaling->type = ROPE_SCALING_LINEAR; // a factor without a type is linear: older files
+    } else if (strcmp(type.text, "none") != 0 && strcmp(type.text, "llama3") != 0) {
+        build_fail(builder, STATUS_UNSUPPORTED, "%s is '%s': mote knows none, linear, yarn and llama3", key, type.text);
+    }
+}
+
+uint32_t build_rope(struct builder *builder, float base, bool scaled)
+{
+    if (builder->graph->error.status != STATUS_OK)
+        return 0;
+    if (!(base > 1)) {
+        build_fail(builder, STATUS_INVALID, "%s.rope.freq_base is %g, but it must be above 1", builder->h->architecture,
+                   (double)base);
+        return 0;
+    }
+    struct rope_scaling scaling = {.type = ROPE_SCALING_NONE};
+    if (scaled) {
+        read_scaling(builder, &scaling);
+        scaling.factors = read_rope_factors(builder);
+    }
+    uint32_t n_rot = builder->h->n_rot;
+    double *frequencies = arena_alloc_array(&builder->graph->arena, n_rot / 2, sizeof(*frequencies));
+    if (frequencies == NULL) {
+        build_fail(builder, STATUS_MEMORY, "out of memory for the model");
+        return 0;
+    }
+    rope_init(&builder->model->ropes[builder->model->n_ropes], n_rot, (double)base, &scaling, frequencies);
+    return builder->model->n_ropes++;
+}
+
+// ---- both ends ----
+
+struct tensor *build_embedding(struct builder *builder)
+{
+    const struct hyperparameters *h = builder->h;
+    return graph_embed(builder->graph, build_matrix(builder, "token_embd.weight", 0, h->n_embd, h->n_vocab));
+}
+
+void build_head(struct builder *builder, struct tensor *x)
+{
+    const struct hyperparameters *h = builder->h;
+    struct graph *graph = builder->graph;
+    struct tensor *norm = build_vector(builder, "output_norm.weight", 0, h->n_embd);
+    struct tensor *output = build_optional_matrix(builder, "output.weight", 0, h->n_embd, h->n_vocab);
+    if (output == NULL) // tied
+        output = build_matrix(builder, "token_embd.weight", 0, h->n_embd, h->n_vocab);
+    x = graph_select_rows(graph, x);
+    x = graph_rms_norm(graph, x, norm, h->epsilon, 0);
+    graph->output = graph_matmul(graph, output, x, 0); // [n_vocab, logit rows]
+}

@@ -1,0 +1,85 @@
+// The table of architectures, and building one.
+#include "model/model.h"
+
+#include "base/buffer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct architecture *const architectures[] = {
+    &arch_gemma3,
+    &arch_llama,
+    &arch_qwen2,
+    &arch_qwen3,
+};
+
+enum { N_ARCHITECTURES = sizeof(architectures) / sizeof(architectures[0]) };
+
+static enum status find_architecture(const struct gguf *gguf, const struct architecture **found, struct error *error)
+{
+    struct gguf_string name;
+    enum status status = gguf_get_string(gguf, "general.architecture", true, &name, error);
+    if (status != STATUS_OK)
+        return status;
+    char known[256] = "";
+    for (size_t i = 0; i < N_ARCHITECTURES; i++) {
+        if (strcmp(architectures[i]->name, name.text) == 0) {
+            *found = architectures[i];
+            return STATUS_OK;
+        }
+        strcat(strcat(known, i == 0 ? "" : ", "), architectures[i]->name); // a handful of short names
+    }
+    if (strcmp(name.text, "clip") == 0)
+        return error_set(error, STATUS_UNSUPPORTED,
+                         "this is a projector for images (an mmproj file), not a language model: give the model's file");
+    return error_set(error, STATUS_UNSUPPORTED, "general.architecture is '%s', which mote does not know (it knows %s)",
+                     name.text, known);
+}
+
+// Files that are no language model but might be taken for one.
+static enum status check_is_model(const struct gguf *gguf, struct error *error)
+{
+    struct gguf_string type = {.text = ""};
+    const struct gguf_value *value = gguf_find(gguf, "general.type");
+    if (value != NULL && value->type == GGUF_STRING)
+        type = value->string;
+    if (strcmp(type.text, "adapter") == 0)
+        return error_set(error, STATUS_INVALID, "this is an adapter (LoRA), not a model: give the model's file");
+    if (strcmp(type.text, "mmproj") == 0)
+        return error_set(error, STATUS_INVALID,
+                         "this is a projector for images (an mmproj file), not a language model: give the model's file");
+    if (gguf->n_tensors == 0)
+        return error_set(error, STATUS_INVALID,
+                         "the file has no tensors: it is only a vocabulary, or its tensors are missing");
+    return STATUS_OK;
+}
+
+enum status model_build(const struct gguf *gguf, bool force_f32, struct model_graph *model, struct error *error)
+{
+    const struct architecture *architecture = NULL;
+    memset(model, 0, sizeof(*model));
+    enum status status = check_is_model(gguf, error);
+    if (status == STATUS_OK)
+        status = find_architecture(gguf, &architecture, error);
+    if (status == STATUS_OK)
+        status = model_read_hyperparameters(gguf, &model->h, error);
+    if (status != STATUS_OK)
+        return status;
+    graph_init(&model->graph);
+    model->graph.force_f32 = force_f32;
+    struct builder builder = {.gguf = gguf, .model = model, .graph = &model->graph, .h = &model->h};
+    architecture->build(&builder);
+    if (model->graph.error.status != STATUS_OK) {
+        if (error != NULL)
+            *error = model->graph.error;
+        status = model->graph.error.status;
+        model_graph_free(model);
+    }
+    return status;
+}
+
+void model_graph_free(struct model_graph *model)
+{
+    graph_free(&model->graph);
+    memset(model, 0, sizeof(*model));
+}

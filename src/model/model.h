@@ -1,0 +1,100 @@
+// From a GGUF file to a graph: hyperparameters, weights and their shapes checked, and the architecture's forward pass.
+// An architecture is one file in src/model/arch/ and a line in the table of src/model/model.c.
+#ifndef MOTE_MODEL_MODEL_H
+#define MOTE_MODEL_MODEL_H
+
+#include "gguf/gguf.h"
+#include "model/rope.h"
+#include "tensor/device.h"
+#include "tensor/graph.h"
+
+// What all transformer architectures have. From the keys ARCHITECTURE.name; see docs/gguf.md.
+struct hyperparameters {
+    const char *architecture;
+    uint32_t n_layer;   // block_count
+    uint32_t n_embd;    // embedding_length
+    uint32_t n_ff;      // feed_forward_length
+    uint32_t n_head;    // attention.head_count
+    uint32_t n_kv_head; // attention.head_count_kv; n_head where absent
+    uint32_t head_dim;  // attention.key_length; n_embd / n_head where absent
+    uint32_t v_dim;     // attention.value_length; head_dim where absent
+    uint32_t n_rot;     // rope.dimension_count; head_dim where absent
+    uint32_t n_vocab;   // tokens in the vocabulary
+    uint32_t n_context; // context_length: what it was trained for
+    float epsilon;      // attention.layer_norm_rms_epsilon
+    uint32_t window;    // attention.sliding_window; 0 where absent
+};
+
+// A model as a graph: made by model_build, freed by model_graph_free.
+struct model_graph {
+    struct hyperparameters h;
+    struct graph graph;
+    struct rope ropes[MAX_ROPES];
+    uint32_t n_ropes;
+};
+
+// What an architecture builds with. Errors are kept in graph->error (the first one), so that building reads as a list.
+struct builder {
+    const struct gguf *gguf;
+    struct model_graph *model;
+    struct graph *graph; // of model
+    const struct hyperparameters *h;
+};
+
+struct architecture {
+    const char *name; // general.architecture
+    void (*build)(struct builder *builder);
+};
+
+// Builds the forward pass. force_f32: every source in F32. On failure *model holds nothing.
+enum status model_build(const struct gguf *gguf, bool force_f32, struct model_graph *model, struct error *error);
+void model_graph_free(struct model_graph *model);
+// The hyperparameters alone.
+enum status model_read_hyperparameters(const struct gguf *gguf, struct hyperparameters *h, struct error *error);
+
+// ---- for architectures: weights (build.c) ----
+
+// The first error while building; later ones are dropped.
+void build_fail(struct builder *builder, enum status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+// A matrix [k inputs, n outputs] or a vector [n], by name: "blk.%u.attn_q.weight" with the layer. A missing tensor or
+// another shape is an error; the optional forms give NULL where it is missing.
+struct tensor *build_matrix(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n);
+struct tensor *build_vector(struct builder *builder, const char *format, uint32_t layer, size_t n);
+struct tensor *build_optional_matrix(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n);
+struct tensor *build_optional_vector(struct builder *builder, const char *format, uint32_t layer, size_t n);
+// Keys of this architecture: "rope.freq_base" is read as "llama.rope.freq_base". The default where the key is missing.
+float build_f32(struct builder *builder, const char *key, float missing);
+uint32_t build_u32(struct builder *builder, const char *key, uint32_t missing);
+// Fails where the key is there and not zero: it asks for something that the architecture's file does not do.
+void build_refuse(struct builder *builder, const char *key, const char *what);
+
+// ---- for architectures: parts ----
+
+// The embedding of the tokens and, at the other end, the selected rows through norm and output head (the embedding where
+// it is tied): sets graph->output.
+struct tensor *build_embedding(struct builder *builder);
+void build_head(struct builder *builder, struct tensor *x);
+
+// A rotation from base and the keys rope.scaling.*; its index.
+uint32_t build_rope(struct builder *builder, float base, bool scaled);
+
+struct attention_options {
+    uint32_t rope;
+    bool neox;       // halves are rotated, not neighbours
+    bool head_norms; // blk.N.attn_{q,k}_norm.weight over each head, before the rotation
+    uint32_t window; // 0: all positions
+    float scale;     // of the scores; 0: 1/sqrt(head_dim)
+};
+// x [n_embd, rows], normed → q, k, v (with biases where the file has them) → attention → output projection.
+struct tensor *build_attention(struct builder *builder, uint32_t layer, struct tensor *x,
+                               const struct attention_options *options);
+// down(activation(gate x) · up x)
+struct tensor *build_mlp(struct builder *builder, uint32_t layer, struct tensor *x, enum activation activation);
+
+extern const struct architecture arch_llama;
+extern const struct architecture arch_qwen2;
+extern const struct architecture arch_qwen3;
+extern const struct architecture arch_gemma3;
+
+#endif
