@@ -80,7 +80,7 @@ typedef enum mote_description {
 } mote_description;
 struct mote_engine_params;
 /* A description as JSON text. params is read for MOTE_PLAN only (NULL: the defaults). */
-MOTE_API mote_status mote_model_describe(const mote_model *model, mote_description what,
+MOTE_API mote_status mote_model_describe(mote_model *model, mote_description what,
                                          const struct mote_engine_params *params, char **json, mote_error *error);
 
 /* The number of tokens in the vocabulary, and the context the model was trained for; 0 where the file has none. */

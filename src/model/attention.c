@@ -18,8 +18,7 @@ static struct projection project(struct builder *builder, struct tensor *x, cons
 
 static struct tensor *with_bias(struct builder *builder, struct projection projection)
 {
-    return projection.bias == NULL ? projection.value
-                                   : graph_add(builder->graph, projection.value, projection.bias);
+    return projection.bias == NULL ? projection.value : graph_add(builder->graph, projection.value, projection.bias);
 }
 
 struct tensor *build_attention(struct builder *builder, uint32_t layer, struct tensor *x,
@@ -46,7 +45,8 @@ struct tensor *build_attention(struct builder *builder, uint32_t layer, struct t
     q = graph_rope(graph, q, h->head_dim, h->n_rot, options->rope, options->neox);
     k = graph_rope(graph, k, h->head_dim, h->n_rot, options->rope, options->neox);
 
-    struct kv_layer cache = {.n_head = h->n_kv_head, .k_dim = h->head_dim, .v_dim = h->v_dim, .window = options->window};
+    struct kv_layer cache = {
+        .n_head = h->n_kv_head, .k_dim = h->head_dim, .v_dim = h->v_dim, .window = options->window};
     struct attributes attributes = {
         .layer = graph_kv_layer(graph, cache),
         .n_head = h->n_head,

@@ -31,15 +31,19 @@ static struct tensor *find_weight(struct builder *builder, const char *format, u
     const struct gguf_tensor *tensor = gguf_find_tensor(builder->gguf, name);
     if (tensor == NULL) {
         if (required)
-            build_fail(builder, STATUS_INVALID, "tensor '%s' is missing: the file is incomplete, or not of the "
-                       "architecture '%s' that it names", name, builder->h->architecture);
+            build_fail(builder, STATUS_INVALID,
+                       "tensor '%s' is missing: the file is incomplete, or not of the "
+                       "architecture '%s' that it names",
+                       name, builder->h->architecture);
         return NULL;
     }
     if (tensor->ne[0] != ne[0] || tensor->ne[1] != (n_dims > 1 ? ne[1] : 1) || tensor->ne[2] != 1 ||
         tensor->ne[3] != 1) {
-        build_fail(builder, STATUS_INVALID, "tensor '%s' has the shape [%llu, %llu, %llu], but the model's keys and its "
-                   "vocabulary ask for [%zu, %zu]", name, (unsigned long long)tensor->ne[0],
-                   (unsigned long long)tensor->ne[1], (unsigned long long)tensor->ne[2], ne[0], n_dims > 1 ? ne[1] : 1);
+        build_fail(builder, STATUS_INVALID,
+                   "tensor '%s' has the shape [%llu, %llu, %llu], but the model's keys and its "
+                   "vocabulary ask for [%zu, %zu]",
+                   name, (unsigned long long)tensor->ne[0], (unsigned long long)tensor->ne[1],
+                   (unsigned long long)tensor->ne[2], ne[0], n_dims > 1 ? ne[1] : 1);
         return NULL;
     }
     return graph_weight(builder->graph, name, tensor->dtype, n_dims, ne);
@@ -100,8 +104,9 @@ void build_refuse(struct builder *builder, const char *key, const char *what)
     bool zero = value == NULL || (value->type != GGUF_STRING && value->type != GGUF_ARRAY &&
                                   (value->type == GGUF_F32 || value->type == GGUF_F64 ? value->f == 0 : value->u == 0));
     if (!zero)
-        build_fail(builder, STATUS_UNSUPPORTED, "%s asks for %s, which this version does not do for the architecture '%s'",
-                   text, what, builder->h->architecture);
+        build_fail(builder, STATUS_UNSUPPORTED,
+                   "%s asks for %s, which this version does not do for the architecture '%s'", text, what,
+                   builder->h->architecture);
 }
 
 // ---- rotations ----
@@ -114,8 +119,10 @@ static float *read_rope_factors(struct builder *builder)
     if (tensor == NULL)
         return NULL;
     if (tensor->dtype != DTYPE_F32 || tensor->n_elements != n) {
-        build_fail(builder, STATUS_INVALID, "tensor 'rope_freqs.weight' is %s with %llu elements, but f32 with %u are "
-                   "needed", dtype_get(tensor->dtype)->name, (unsigned long long)tensor->n_elements, n);
+        build_fail(builder, STATUS_INVALID,
+                   "tensor 'rope_freqs.weight' is %s with %llu elements, but f32 with %u are "
+                   "needed",
+                   dtype_get(tensor->dtype)->name, (unsigned long long)tensor->n_elements, n);
         return NULL;
     }
     float *factors = arena_alloc_array(&builder->graph->arena, n, sizeof(*factors));

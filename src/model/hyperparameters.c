@@ -21,8 +21,8 @@ static void read_u32(struct reader *reader, const char *key, bool required, uint
 {
     char text[128];
     if (reader->status == STATUS_OK)
-        reader->status = gguf_get_u32(reader->gguf, full_key(reader, key, text, sizeof(text)), required, value,
-                                      reader->error);
+        reader->status =
+            gguf_get_u32(reader->gguf, full_key(reader, key, text, sizeof(text)), required, value, reader->error);
 }
 
 static void check(struct reader *reader, bool good, const char *key, uint32_t value, const char *wanted)
@@ -47,8 +47,7 @@ static void read_attention(struct reader *reader, struct hyperparameters *h)
         check(reader, h->n_embd % h->n_head == 0, "attention.head_count", h->n_head, "divide embedding_length");
         h->head_dim = h->n_embd / h->n_head;
     }
-    check(reader, h->head_dim > 0 && h->head_dim <= 4096, "attention.key_length", h->head_dim,
-          "be between 1 and 4096");
+    check(reader, h->head_dim > 0 && h->head_dim <= 4096, "attention.key_length", h->head_dim, "be between 1 and 4096");
     h->v_dim = h->head_dim;
     read_u32(reader, "attention.value_length", false, &h->v_dim);
     check(reader, h->v_dim > 0 && h->v_dim <= 4096, "attention.value_length", h->v_dim, "be between 1 and 4096");

@@ -30,8 +30,9 @@ static enum status find_architecture(const struct gguf *gguf, const struct archi
         strcat(strcat(known, i == 0 ? "" : ", "), architectures[i]->name); // a handful of short names
     }
     if (strcmp(name.text, "clip") == 0)
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "this is a projector for images (an mmproj file), not a language model: give the model's file");
+        return error_set(
+            error, STATUS_UNSUPPORTED,
+            "this is a projector for images (an mmproj file), not a language model: give the model's file");
     return error_set(error, STATUS_UNSUPPORTED, "general.architecture is '%s', which mote does not know (it knows %s)",
                      name.text, known);
 }
@@ -46,8 +47,9 @@ static enum status check_is_model(const struct gguf *gguf, struct error *error)
     if (strcmp(type.text, "adapter") == 0)
         return error_set(error, STATUS_INVALID, "this is an adapter (LoRA), not a model: give the model's file");
     if (strcmp(type.text, "mmproj") == 0)
-        return error_set(error, STATUS_INVALID,
-                         "this is a projector for images (an mmproj file), not a language model: give the model's file");
+        return error_set(
+            error, STATUS_INVALID,
+            "this is a projector for images (an mmproj file), not a language model: give the model's file");
     if (gguf->n_tensors == 0)
         return error_set(error, STATUS_INVALID,
                          "the file has no tensors: it is only a vocabulary, or its tensors are missing");

@@ -71,8 +71,8 @@ void build_refuse(struct builder *builder, const char *key, const char *what);
 
 // ---- for architectures: parts ----
 
-// The embedding of the tokens and, at the other end, the selected rows through norm and output head (the embedding where
-// it is tied): sets graph->output.
+// The embedding of the tokens and, at the other end, the selected rows through norm and output head (the embedding
+// where it is tied): sets graph->output.
 struct tensor *build_embedding(struct builder *builder);
 void build_head(struct builder *builder, struct tensor *x);
 
@@ -91,6 +91,9 @@ struct tensor *build_attention(struct builder *builder, uint32_t layer, struct t
                                const struct attention_options *options);
 // down(activation(gate x) · up x)
 struct tensor *build_mlp(struct builder *builder, uint32_t layer, struct tensor *x, enum activation activation);
+
+// All layers of a pre-norm SwiGLU decoder, from the embedding to the logits.
+void build_decoder(struct builder *builder, const struct attention_options *attention);
 
 extern const struct architecture arch_llama;
 extern const struct architecture arch_qwen2;

@@ -15,17 +15,16 @@ struct rope {
 
 struct rope_scaling {
     enum { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_YARN } type;
-    double factor;            // the context is this many times the original one
-    double original_context;  // YaRN
+    double factor;                           // the context is this many times the original one
+    double original_context;                 // YaRN
     double beta_fast, beta_slow, ext_factor; // YaRN
-    double attn_factor;       // multiplies the magnitude
-    bool log_multiplier;      // yarn_log_multiplier is present: the magnitude is in the attention scale instead
-    const float *factors;     // [n_rot / 2] divisors of the frequencies (Llama 3), or NULL
+    double attn_factor;                      // multiplies the magnitude
+    bool log_multiplier;  // yarn_log_multiplier is present: the magnitude is in the attention scale instead
+    const float *factors; // [n_rot / 2] divisors of the frequencies (Llama 3), or NULL
 };
 
 // frequencies: memory for n_rot / 2 values, kept.
-void rope_init(struct rope *rope, uint32_t n_rot, double base, const struct rope_scaling *scaling,
-               double *frequencies);
+void rope_init(struct rope *rope, uint32_t n_rot, double base, const struct rope_scaling *scaling, double *frequencies);
 
 // cos_sin: [n_rot]: the cosines of the n_rot / 2 pairs, then their sines.
 void rope_fill(const struct rope *rope, uint32_t position, float *cos_sin);

@@ -1,0 +1,113 @@
+// The engine's own structures, behind the opaque handles of include/mote.h.
+#ifndef MOTE_ENGINE_ENGINE_H
+#define MOTE_ENGINE_ENGINE_H
+
+#include "base/log.h"
+#include "gguf/gguf.h"
+#include "model/model.h"
+#include "mote.h"
+#include "tensor/device.h"
+#include "text/tokenizer.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+// Parts that are made when first needed are made under the lock; once made they never change.
+struct mote_model {
+    struct gguf *gguf;
+    char *pre; // replaces tokenizer.ggml.pre; or NULL
+    struct log log;
+    pthread_mutex_t lock;
+    struct tokenizer *tokenizer;
+    struct weights *weights; // packed, shared by the model's engines
+    const struct device_ops *weights_owner;
+};
+
+// The pages of one kind of KV layer: which are free.
+struct page_pool {
+    uint32_t *free; // a stack of page ids
+    size_t n_free;
+    size_t n_pages;
+};
+
+// A session's pages of one kind, by page number; only [first, end) are held.
+struct page_table {
+    uint32_t *ids; // [n_context / 64 rounded up]
+    uint32_t first, end;
+};
+
+struct mote_session {
+    struct mote_engine *engine;
+    size_t n_tokens;
+    struct page_table tables[MAX_KV_KINDS];
+    bool in_run; // guards against one session given twice in a run
+};
+
+struct mote_engine {
+    struct mote_model *model;
+    struct device *device;
+    struct model_graph graph;
+    struct plan *plan;
+    size_t n_threads, n_context, n_batch, n_sessions, n_logits;
+    struct kv_kind_layout kinds[MAX_KV_KINDS];
+    uint32_t n_kinds;
+    struct page_pool pools[MAX_KV_KINDS];
+    atomic_bool cancel;
+
+    // Of one run, [n_batch] each.
+    struct row *rows;
+    uint32_t *selected;
+    struct origin *origins; // of the selected rows
+    float *rope_tables[MAX_ROPES];
+    const uint32_t **pages; // [n_batch * MAX_KV_KINDS]
+};
+
+// Which token of which input a selected row is.
+struct origin {
+    size_t input, index;
+};
+
+// model.c
+enum status model_tokenizer(struct mote_model *model, const struct tokenizer **tokenizer, struct error *error);
+
+// engine_create.c: parameters with all defaults filled in.
+struct engine_settings {
+    size_t n_threads, n_context, n_batch, n_sessions, n_logits;
+    enum kv_dtype kv;
+    bool f32;
+    const char *isa;
+};
+enum status engine_settle(const struct mote_model *model, const mote_engine_params *params,
+                          struct engine_settings *settings, struct error *error);
+// Device, graph and a plan without weights: what describing and predicting need.
+struct engine_draft {
+    struct device *device;
+    struct model_graph graph;
+    struct plan *plan;
+    mote_memory memory;
+    size_t n_pages[MAX_KV_KINDS];
+};
+enum status engine_draft_create(struct mote_model *model, const struct engine_settings *settings,
+                                struct engine_draft *draft, struct error *error);
+void engine_draft_free(struct engine_draft *draft);
+
+// pages.c
+// Pages of a kind that one session with a full context needs.
+size_t pages_per_session(const struct kv_kind_layout *kind, size_t n_context, size_t n_batch);
+enum status pages_create(struct page_pool *pool, size_t n_pages, struct error *error);
+// Gives the session pages up to (not including) position `end`.
+enum status pages_extend(struct mote_session *session, size_t end, struct error *error);
+// Gives back pages that no later position will see.
+void pages_trim(struct mote_session *session);
+void pages_release(struct mote_session *session);
+
+// memory.c: bytes that this process could still get; 0: unknown.
+uint64_t memory_available(void);
+
+// Errors of the layers below have the public form: the same struct under another name.
+static inline struct error *inner_error(mote_error *error)
+{
+    return (struct error *)(void *)error;
+}
+
+#endif

@@ -1,0 +1,321 @@
+// Engines: settling parameters, predicting memory, packing weights, making the plan.
+#include "engine/engine.h"
+
+#include "base/checked.h"
+#include "base/threads.h"
+#include "cpu/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DEFAULT_CONTEXT = 8192,
+    DEFAULT_BATCH = 512,
+    DEFAULT_LOGITS = 16,
+    MAX_CONTEXT = 1 << 28,
+    MAX_BATCH = 1 << 16,
+    MAX_THREADS = 4096,
+};
+
+void mote_engine_params_default(mote_engine_params *params)
+{
+    *params = (mote_engine_params){.size = sizeof(*params)};
+}
+
+static size_t value_or(size_t value, size_t otherwise)
+{
+    return value != 0 ? value : otherwise;
+}
+
+enum status engine_settle(const struct mote_model *model, const mote_engine_params *params,
+                          struct engine_settings *settings, struct error *error)
+{
+    static const enum kv_dtype kinds[] = {
+        [MOTE_KV_F32] = KV_DTYPE_F32, [MOTE_KV_F16] = KV_DTYPE_F16, [MOTE_KV_Q8_0] = KV_DTYPE_Q8_0};
+    mote_engine_params defaults = {.size = sizeof(defaults)};
+    if (params == NULL)
+        params = &defaults;
+    if (params->n_threads > MAX_THREADS || params->n_context > MAX_CONTEXT || params->n_batch > MAX_BATCH ||
+        params->n_sessions > MAX_BATCH || params->n_logits > MAX_BATCH || (unsigned)params->kv > MOTE_KV_Q8_0)
+        return error_set(error, STATUS_INVALID,
+                         "an engine may have at most %d threads, a context of %d, batches of %d, %d sessions and logit "
+                         "rows",
+                         MAX_THREADS, MAX_CONTEXT, MAX_BATCH, MAX_BATCH);
+    size_t trained = mote_model_n_context(model);
+    size_t context = trained != 0 && trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
+    settings->f32 = params->precision == MOTE_PRECISION_F32;
+    settings->n_threads = value_or(params->n_threads, threads_available());
+    settings->n_context = value_or(params->n_context, context);
+    settings->n_batch = value_or(params->n_batch, DEFAULT_BATCH);
+    settings->n_sessions = value_or(params->n_sessions, 1);
+    settings->n_logits = value_or(params->n_logits, DEFAULT_LOGITS);
+    if (settings->n_logits > settings->n_batch)
+        settings->n_logits = settings->n_batch;
+    settings->kv = params->kv != MOTE_KV_DEFAULT ? kinds[params->kv] : settings->f32 ? KV_DTYPE_F32 : KV_DTYPE_F16;
+    settings->isa = params->isa;
+    return STATUS_OK;
+}
+
+// ---- what it will take ----
+
+static uint64_t saturating_mul(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return checked_mul(a, b, &product) ? product : UINT64_MAX / 4;
+}
+
+static void predict(const struct engine_settings *settings, struct engine_draft *draft)
+{
+    const struct device_ops *ops = draft->device->ops;
+    struct plan_memory plan = {0};
+    struct kv_kind_layout kinds[MAX_KV_KINDS];
+    ops->plan_memory(draft->plan, &plan);
+    uint32_t n_kinds = ops->kv_kinds(draft->plan, kinds);
+    uint64_t kv = 0, fixed = 0, a_page = 0; // a_page: what 64 more positions take
+    for (uint32_t kind = 0; kind < n_kinds; kind++) {
+        size_t pages = pages_per_session(&kinds[kind], settings->n_context, settings->n_batch);
+        uint64_t one = saturating_mul(kinds[kind].page_bytes, settings->n_sessions);
+        draft->n_pages[kind] = pages * settings->n_sessions;
+        kv += saturating_mul(one, pages);
+        if (kinds[kind].window == 0)
+            a_page += one;
+        else
+            fixed += saturating_mul(one, pages);
+    }
+    uint64_t ropes = 0;
+    for (uint32_t i = 0; i < draft->graph.n_ropes; i++)
+        ropes += settings->n_batch * draft->graph.ropes[i].n_rot * sizeof(float);
+    mote_memory *memory = &draft->memory;
+    *memory = (mote_memory){.weights = plan.weights,
+                            .kv = kv,
+                            .work = plan.work + ropes,
+                            .logits = plan.logits,
+                            .available = memory_available()};
+    memory->total = memory->weights + memory->kv + memory->work + memory->logits;
+    uint64_t without = memory->total - kv + fixed;
+    if (memory->available > without)
+        memory->n_context_fits =
+            a_page == 0 ? settings->n_context : (memory->available - without) / a_page * KV_PAGE_POSITIONS;
+}
+
+enum status engine_draft_create(struct mote_model *model, const struct engine_settings *settings,
+                                struct engine_draft *draft, struct error *error)
+{
+    memset(draft, 0, sizeof(*draft));
+    struct plan_params params = {.n_rows = settings->n_batch, .n_logits = settings->n_logits, .kv = settings->kv};
+    enum status status = model_build(model->gguf, settings->f32, &draft->graph, error);
+    if (status != STATUS_OK)
+        return status;
+    status = cpu_device_create(settings->n_threads, settings->isa, &draft->device, error);
+    if (status == STATUS_OK)
+        status = draft->device->ops->plan(draft->device, &draft->graph.graph, NULL, &params, &draft->plan, error);
+    if (status == STATUS_OK)
+        predict(settings, draft);
+    else
+        engine_draft_free(draft);
+    return status;
+}
+
+void engine_draft_free(struct engine_draft *draft)
+{
+    if (draft->device != NULL) {
+        draft->device->ops->free_plan(draft->plan);
+        draft->device->ops->destroy(draft->device);
+    }
+    model_graph_free(&draft->graph);
+    memset(draft, 0, sizeof(*draft));
+}
+
+mote_status mote_engine_predict(mote_model *model, const mote_engine_params *params, mote_memory *memory,
+                                mote_error *error)
+{
+    struct engine_settings settings;
+    struct engine_draft draft;
+    enum status status = engine_settle(model, params, &settings, inner_error(error));
+    if (status == STATUS_OK)
+        status = engine_draft_create(model, &settings, &draft, inner_error(error));
+    if (status != STATUS_OK)
+        return (mote_status)status;
+    *memory = draft.memory;
+    engine_draft_free(&draft);
+    return MOTE_OK;
+}
+
+static enum status check_memory(const mote_memory *memory, const struct engine_settings *settings, bool force,
+                                struct error *error)
+{
+    if (force || memory->available == 0 || memory->total <= memory->available)
+        return STATUS_OK;
+    if (memory->n_context_fits == 0)
+        return error_set(error, STATUS_MEMORY,
+                         "the model takes %llu MiB (weights %llu), but only %llu MiB of memory are available; --force "
+                         "goes on all the same",
+                         (unsigned long long)(memory->total >> 20), (unsigned long long)(memory->weights >> 20),
+                         (unsigned long long)(memory->available >> 20));
+    return error_set(error, STATUS_MEMORY,
+                     "a context of %zu takes %llu MiB in all (KV cache %llu), but only %llu MiB are available; -c %llu "
+                     "fits (--force goes on all the same)",
+                     settings->n_context, (unsigned long long)(memory->total >> 20),
+                     (unsigned long long)(memory->kv >> 20), (unsigned long long)(memory->available >> 20),
+                     (unsigned long long)memory->n_context_fits);
+}
+
+// ---- making one ----
+
+struct weight_source {
+    const struct gguf *gguf;
+    mote_progress_fn progress;
+    void *user;
+};
+
+static enum status read_weight(void *user, const struct tensor *weight, uint64_t offset, void *bytes, size_t size,
+                               struct error *error)
+{
+    const struct weight_source *source = user;
+    return gguf_read_tensor(source->gguf, gguf_find_tensor(source->gguf, weight->name), offset, bytes, size, error);
+}
+
+static int report_progress(void *user, uint64_t done, uint64_t total)
+{
+    const struct weight_source *source = user;
+    return source->progress == NULL ? 0 : source->progress(source->user, done, total);
+}
+
+// Packs the weights unless an engine before this one did.
+static enum status load_weights(struct mote_engine *engine, const mote_engine_params *params, struct error *error)
+{
+    struct mote_model *model = engine->model;
+    struct weight_source source = {.gguf = model->gguf};
+    if (params != NULL) {
+        source.progress = params->progress;
+        source.user = params->progress_user;
+    }
+    struct weight_reader reader = {.read = read_weight, .progress = report_progress, .user = &source};
+    enum status status = STATUS_OK;
+    pthread_mutex_lock(&model->lock);
+    if (model->weights == NULL) {
+        status = engine->device->ops->pack(engine->device, &engine->graph.graph, &reader, &model->weights, error);
+        model->weights_owner = engine->device->ops;
+    }
+    pthread_mutex_unlock(&model->lock);
+    return status;
+}
+
+static enum status allocate_run(struct mote_engine *engine, struct error *error)
+{
+    size_t n = engine->n_batch;
+    engine->rows = calloc(n, sizeof(*engine->rows));
+    engine->selected = calloc(n, sizeof(*engine->selected));
+    engine->origins = calloc(n, sizeof(*engine->origins));
+    engine->pages = calloc(n * MAX_KV_KINDS, sizeof(*engine->pages));
+    bool good = engine->rows != NULL && engine->selected != NULL && engine->origins != NULL && engine->pages != NULL;
+    for (uint32_t i = 0; i < engine->graph.n_ropes; i++) {
+        engine->rope_tables[i] = calloc(n, engine->graph.ropes[i].n_rot * sizeof(float));
+        good = good && engine->rope_tables[i] != NULL;
+    }
+    return good ? STATUS_OK : error_memory(error, "the engine");
+}
+
+static enum status make_plan(struct mote_engine *engine, const struct engine_settings *settings, const size_t *n_pages,
+                             struct error *error)
+{
+    const struct device_ops *ops = engine->device->ops;
+    struct plan_params params = {.n_rows = engine->n_batch, .n_logits = engine->n_logits, .kv = settings->kv};
+    enum status status =
+        ops->plan(engine->device, &engine->graph.graph, engine->model->weights, &params, &engine->plan, error);
+    if (status == STATUS_OK)
+        status = ops->kv_allocate(engine->plan, n_pages, error);
+    if (status != STATUS_OK)
+        return status;
+    engine->n_kinds = ops->kv_kinds(engine->plan, engine->kinds);
+    for (uint32_t kind = 0; kind < engine->n_kinds && status == STATUS_OK; kind++)
+        status = pages_create(&engine->pools[kind], n_pages[kind], error);
+    return status;
+}
+
+static enum status create(struct mote_engine *engine, const mote_engine_params *params, struct error *error)
+{
+    struct engine_settings settings;
+    struct engine_draft draft;
+    const struct tokenizer *tokenizer;
+    enum status status = engine_settle(engine->model, params, &settings, error);
+    if (status == STATUS_OK) // a model whose vocabulary is broken is broken
+        status = model_tokenizer(engine->model, &tokenizer, error);
+    if (status == STATUS_OK)
+        status = engine_draft_create(engine->model, &settings, &draft, error);
+    if (status != STATUS_OK)
+        return status;
+    engine->n_threads = settings.n_threads;
+    engine->n_context = settings.n_context;
+    engine->n_batch = settings.n_batch;
+    engine->n_sessions = settings.n_sessions;
+    engine->n_logits = settings.n_logits;
+    // The draft's device and graph become the engine's; its plan, which has no weights, is replaced.
+    engine->device = draft.device;
+    engine->graph = draft.graph;
+    engine->device->ops->free_plan(draft.plan);
+    status = check_memory(&draft.memory, &settings, params != NULL && params->force, error);
+    if (status == STATUS_OK)
+        status = load_weights(engine, params, error);
+    if (status == STATUS_OK)
+        status = make_plan(engine, &settings, draft.n_pages, error);
+    if (status == STATUS_OK)
+        status = allocate_run(engine, error);
+    return status;
+}
+
+mote_status mote_engine_create(mote_model *model, const mote_engine_params *params, mote_engine **result,
+                               mote_error *error)
+{
+    struct mote_engine *engine = calloc(1, sizeof(*engine));
+    if (engine == NULL)
+        return (mote_status)error_memory(inner_error(error), "the engine");
+    engine->model = model;
+    enum status status = create(engine, params, inner_error(error));
+    if (status != STATUS_OK) {
+        mote_engine_destroy(engine);
+        return (mote_status)status;
+    }
+    *result = engine;
+    return MOTE_OK;
+}
+
+void mote_engine_destroy(mote_engine *engine)
+{
+    if (engine == NULL)
+        return;
+    if (engine->device != NULL) {
+        engine->device->ops->free_plan(engine->plan);
+        engine->device->ops->destroy(engine->device);
+    }
+    model_graph_free(&engine->graph);
+    for (uint32_t kind = 0; kind < MAX_KV_KINDS; kind++)
+        free(engine->pools[kind].free);
+    for (uint32_t i = 0; i < MAX_ROPES; i++)
+        free(engine->rope_tables[i]);
+    free(engine->rows);
+    free(engine->selected);
+    free(engine->origins);
+    free(engine->pages);
+    free(engine);
+}
+
+void mote_engine_cancel(mote_engine *engine)
+{
+    atomic_store(&engine->cancel, true);
+}
+
+const char *mote_engine_isa(const mote_engine *engine)
+{
+    return ((const struct cpu_device *)engine->device)->kernels->name;
+}
+
+size_t mote_engine_n_threads(const mote_engine *engine)
+{
+    return engine->n_threads;
+}
+
+size_t mote_engine_n_context(const mote_engine *engine)
+{
+    return engine->n_context;
+}
