@@ -1,9 +1,9 @@
 // The limits of this machine, measured: what a figure of `mote bench` is compared with.
 #include "engine/engine.h"
 
-#include "base/fpenv.h"
 #include "base/threads.h"
 #include "cpu/device.h"
+#include "cpu/limits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,15 +12,17 @@
 
 enum {
     READ_BYTES = 512 << 20, // far more than the caches hold
+    UNIT = 512,             // bytes that a reading loop takes at a time
+    SPIN_ROUNDS = 1 << 22,
     ROUNDS = 3,
 };
 
 struct measurement {
-    const struct kernels *kernels;
+    const struct limits *limits;
     uint8_t *bytes;
     size_t n_bytes;
-    uint64_t sums[256]; // one a thread, so that no read can be left out
-    double ops;         // of one thread
+    double ops;            // of one thread
+    _Atomic uint64_t sink; // so that no result can be left out
 };
 
 static double now(void)
@@ -34,26 +36,32 @@ static void read_stream(void *user, size_t index, size_t n_threads)
 {
     struct measurement *m = user;
     size_t begin, end;
-    pool_share(m->n_bytes / 64, index, n_threads, &begin, &end);
-    m->sums[index % 256] += m->kernels->read_stream(m->bytes + begin * 64, (end - begin) * 64);
+    pool_share(m->n_bytes / UNIT, index, n_threads, &begin, &end);
+    uint64_t sink = 0;
+    m->limits->read(m->bytes + begin * UNIT, (end - begin) * UNIT, &sink);
+    m->sink += sink;
 }
 
 static void spin_int8(void *user, size_t index, size_t n_threads)
 {
     struct measurement *m = user;
     (void)n_threads;
-    double ops = m->kernels->spin_int8(1 << 22);
+    uint64_t sink = 0;
+    double ops = m->limits->spin_int8(SPIN_ROUNDS, &sink);
     if (index == 0)
         m->ops = ops;
+    m->sink += sink;
 }
 
 static void spin_f32(void *user, size_t index, size_t n_threads)
 {
     struct measurement *m = user;
     (void)n_threads;
-    double ops = m->kernels->spin_f32(1 << 22);
+    uint64_t sink = 0;
+    double ops = m->limits->spin_f32(SPIN_ROUNDS, &sink);
     if (index == 0)
         m->ops = ops;
+    m->sink += sink;
 }
 
 // The best rate of a few rounds; amount 0: m->ops of each thread.
@@ -97,7 +105,8 @@ mote_status mote_machine_measure(size_t n_threads, const char *isa, mote_machine
     if (status != STATUS_OK)
         return (mote_status)status;
     struct cpu_device *cpu = (struct cpu_device *)device;
-    struct measurement m = {.kernels = cpu->kernels, .n_bytes = READ_BYTES, .bytes = cpu_allocate(READ_BYTES)};
+    struct measurement m = {
+        .limits = limits_of(cpu->kernels->name), .n_bytes = READ_BYTES, .bytes = cpu_allocate(READ_BYTES)};
     if (m.bytes == NULL) {
         status = error_memory(inner, "measuring the machine");
     } else {
