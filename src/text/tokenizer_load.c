@@ -268,8 +268,7 @@ static bool find_ends(struct tokenizer *tokenizer)
         "<|flush|>",
         "<|END_OF_TURN_TOKEN|>",
         "<end_of_utterance>",
-        "<\xef\xbd\x9c"
-        "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+        "<\xef\xbd\234end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>", // \234: "\x9ce" would be one escape
     };
     // Where there is <|return|> or <|flush|>, <|end|> only ends one message of several in a turn.
     bool end_goes_on = find_special(tokenizer, "<|return|>") >= 0 || find_special(tokenizer, "<|flush|>") >= 0;
