@@ -6,40 +6,8 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-// Copies text (NUL-terminated) to out, control characters and invalid bytes as \xNN; cuts it where it does not fit.
-static void copy_printable(char *out, size_t capacity, const char *text, bool cut)
-{
-    static const char hex[] = "0123456789abcdef";
-    size_t size = strlen(text);
-    if (cut) // the cut may lie inside a character
-        size -= utf8_incomplete_tail(text, size);
-    size_t used = 0;
-    for (size_t i = 0; i < size;) {
-        uint32_t code_point;
-        size_t length = utf8_decode(text + i, size - i, &code_point);
-        bool control = length && (code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0));
-        if (length && !control) {
-            if (used + length + 1 > capacity)
-                break;
-            memcpy(out + used, text + i, length);
-            used += length;
-            i += length;
-            continue;
-        }
-        if (used + 4 + 1 > capacity)
-            break;
-        unsigned char byte = (unsigned char)text[i++];
-        out[used++] = '\\';
-        out[used++] = 'x';
-        out[used++] = hex[byte >> 4];
-        out[used++] = hex[byte & 15];
-    }
-    out[used] = '\0';
-}
 
 static void set_message(struct error *error, const char *format, va_list arguments)
 {
@@ -47,7 +15,7 @@ static void set_message(struct error *error, const char *format, va_list argumen
     int length = vsnprintf(text, sizeof text, format, arguments);
     if (length < 0)
         text[0] = '\0';
-    copy_printable(error->message, sizeof error->message, text, length >= (int)sizeof text);
+    utf8_printable(error->message, sizeof error->message, text, length >= (int)sizeof text);
 }
 
 enum status error_set(struct error *error, enum status status, const char *format, ...)
@@ -62,6 +30,24 @@ enum status error_set(struct error *error, enum status status, const char *forma
     return status;
 }
 
+// "FIRST: SECOND". Where that is too long, FIRST (a path, a key) loses its beginning: SECOND says what is wrong.
+static enum status join(struct error *error, enum status status, const char *first, const char *second)
+{
+    enum { SHORTEST = 16 }; // less of FIRST helps nobody
+    size_t room = sizeof error->message - 1;
+    size_t rest = strlen(second) + 2;
+    size_t length = strlen(first);
+    if (length + rest <= room)
+        return error_set(error, status, "%s: %s", first, second);
+    if (rest + SHORTEST > room)
+        return error_set(error, status, "%s", second);
+    size_t kept = room - rest - 3;
+    const char *tail = first + length - kept;
+    while (((unsigned char)*tail & 0xc0) == 0x80) // not into a character
+        tail++;
+    return error_set(error, status, "...%s: %s", tail, second);
+}
+
 enum status error_prefix(struct error *error, const char *format, ...)
 {
     if (!error)
@@ -74,7 +60,7 @@ enum status error_prefix(struct error *error, const char *format, ...)
     va_end(arguments);
     char prefix[sizeof error->message];
     memcpy(prefix, error->message, sizeof prefix);
-    return error_set(error, error->status, "%s: %s", prefix, old);
+    return join(error, error->status, prefix, old);
 }
 
 // In English whatever the locale is, like all of our messages.
@@ -99,7 +85,7 @@ enum status error_system(struct error *error, int number, const char *format, ..
     va_end(arguments);
     char what[sizeof error->message];
     memcpy(what, error->message, sizeof what);
-    return error_set(error, status, "%s: %s", what, system_text(number));
+    return join(error, status, what, system_text(number));
 }
 
 enum status error_memory(struct error *error, const char *what)

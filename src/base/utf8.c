@@ -116,3 +116,33 @@ size_t utf8_incomplete_tail(const char *text, size_t size)
     }
     return 0;
 }
+
+void utf8_printable(char *out, size_t capacity, const char *text, bool cut)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t size = strlen(text);
+    if (cut) // the cut may lie inside a character
+        size -= utf8_incomplete_tail(text, size);
+    size_t used = 0;
+    for (size_t i = 0; i < size;) {
+        uint32_t code_point;
+        size_t length = utf8_decode(text + i, size - i, &code_point);
+        bool control = length && (code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0));
+        if (length && !control) {
+            if (used + length + 1 > capacity)
+                break;
+            memcpy(out + used, text + i, length);
+            used += length;
+            i += length;
+            continue;
+        }
+        if (used + 4 + 1 > capacity)
+            break;
+        unsigned char byte = (unsigned char)text[i++];
+        out[used++] = '\\';
+        out[used++] = 'x';
+        out[used++] = hex[byte >> 4];
+        out[used++] = hex[byte & 15];
+    }
+    out[used] = '\0';
+}

@@ -18,4 +18,8 @@ bool utf8_valid(const char *text, size_t size, size_t *bad);
 // How many bytes at the end of text are the beginning of a character that is not complete yet: 0 to 3.
 size_t utf8_incomplete_tail(const char *text, size_t size);
 
+// Copies text (NUL-terminated) to out for people to read: control characters and invalid bytes become \xNN, what does
+// not fit is left out. cut: text may end inside a character, which is then left out.
+void utf8_printable(char *out, size_t capacity, const char *text, bool cut);
+
 #endif

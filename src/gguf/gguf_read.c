@@ -52,8 +52,6 @@ static enum status parse_file(struct gguf *gguf, const struct file *file, struct
     if (status == STATUS_OK)
         status = gguf_parse_part(&cursor, &gguf->arena, part, error);
     cursor_close(&cursor);
-    if (status == STATUS_MEMORY && gguf->arena.used > MOST_METADATA / 2)
-        error_set(error, status, "the metadata is too large: mote reads at most %zu bytes of it", MOST_METADATA);
     if (status != STATUS_OK)
         error_prefix(error, "'%s'", file->path);
     return status;

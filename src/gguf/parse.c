@@ -13,6 +13,18 @@ enum {
     LEAST_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, // of a tensor info: name length, name, dimension count, extent, type, offset
 };
 
+enum status gguf_allocate(struct arena *arena, uint64_t count, size_t size, void **pieces, struct error *error)
+{
+    uint64_t total;
+    if (!checked_mul(count, size, &total) || (arena->limit && total > arena->limit - arena->used))
+        return error_set(error, STATUS_INVALID,
+                         "the metadata is too large: the file asks for %llu elements of %zu bytes, and mote reads at "
+                         "most %zu bytes of metadata",
+                         (unsigned long long)count, size, arena->limit);
+    *pieces = arena_alloc(arena, (size_t)total);
+    return *pieces ? STATUS_OK : error_memory(error, "the metadata");
+}
+
 static enum status check_version(uint32_t version, struct error *error)
 {
     if (version == 2 || version == 3)
@@ -56,14 +68,18 @@ static enum status read_header(struct cursor *cursor, uint32_t *version, uint64_
     if (status != STATUS_OK)
         return status;
     uint64_t remaining = cursor_remaining(cursor);
-    if (*n_values > remaining / LEAST_VALUE || *n_values > UINT32_MAX)
-        return error_set(error, STATUS_INVALID,
-                         "the header announces %llu metadata keys, but the file ends %llu bytes behind it",
-                         (unsigned long long)*n_values, (unsigned long long)remaining);
-    if (*n_tensors > remaining / LEAST_TENSOR || *n_tensors > UINT32_MAX)
-        return error_set(error, STATUS_INVALID,
-                         "the header announces %llu tensors, but the file ends %llu bytes behind it",
-                         (unsigned long long)*n_tensors, (unsigned long long)remaining);
+    if (*n_values > remaining / LEAST_VALUE || *n_values > GGUF_MOST_ENTRIES)
+        return error_set(
+            error, STATUS_INVALID,
+            "the header announces %llu metadata keys, but the file ends %llu bytes behind it (and at most %d "
+            "are allowed)",
+            (unsigned long long)*n_values, (unsigned long long)remaining, GGUF_MOST_ENTRIES);
+    if (*n_tensors > remaining / LEAST_TENSOR || *n_tensors > GGUF_MOST_ENTRIES)
+        return error_set(
+            error, STATUS_INVALID,
+            "the header announces %llu tensors, but the file ends %llu bytes behind it (and at most %d are "
+            "allowed)",
+            (unsigned long long)*n_tensors, (unsigned long long)remaining, GGUF_MOST_ENTRIES);
     return STATUS_OK;
 }
 
@@ -97,9 +113,11 @@ static enum status read_tensor_name(struct cursor *cursor, struct arena *arena, 
     if (size > GGUF_LONGEST_TENSOR_NAME)
         return error_set(error, STATUS_INVALID, "its name is too long: %llu bytes, and GGUF allows at most %d",
                          (unsigned long long)size, GGUF_LONGEST_TENSOR_NAME);
-    char *name = arena_alloc(arena, (size_t)size + 1);
-    if (!name)
-        return error_memory(error, "the tensor table");
+    void *memory;
+    status = gguf_allocate(arena, size + 1, 1, &memory, error);
+    if (status != STATUS_OK)
+        return status;
+    char *name = memory;
     status = cursor_read(cursor, name, (size_t)size, "the tensor table", error);
     if (status != STATUS_OK)
         return status;
@@ -223,12 +241,14 @@ static enum status check_overlap(const struct gguf_part *part, struct error *err
 static enum status read_tensors(struct cursor *cursor, struct arena *arena, uint64_t n, struct gguf_part *part,
                                 struct error *error)
 {
-    part->tensors = arena_alloc_array(arena, (size_t)n, sizeof *part->tensors);
-    if (!part->tensors)
-        return error_memory(error, "the tensor table");
+    void *memory;
+    enum status status = gguf_allocate(arena, n, sizeof *part->tensors, &memory, error);
+    if (status != STATUS_OK)
+        return status;
+    part->tensors = memory;
     for (uint64_t i = 0; i < n; i++) {
         struct gguf_tensor *tensor = &part->tensors[i];
-        enum status status = read_tensor(cursor, arena, tensor, error);
+        status = read_tensor(cursor, arena, tensor, error);
         if (status != STATUS_OK) {
             if (tensor->name)
                 error_prefix(error, "tensor '%s'", tensor->name);

@@ -25,7 +25,8 @@ enum {
     GGUF_LONGEST_KEY = 65535,
     GGUF_LONGEST_TENSOR_NAME = 64,
     GGUF_MOST_DIMS = 4,
-    GGUF_DEEPEST_ARRAY = 4, // arrays of arrays, counted with the outermost
+    GGUF_DEEPEST_ARRAY = 4,      // arrays of arrays, counted with the outermost
+    GGUF_MOST_ENTRIES = 1 << 20, // keys, or tensors, of a file: far more than any model has
 };
 
 // Frees nothing on failure: gguf_part_free does, and may be called on a part of zeros.
@@ -35,6 +36,10 @@ void gguf_part_free(struct gguf_part *part);
 // The metadata of a part (parse_values.c): reads n key-value pairs.
 enum status gguf_parse_values(struct cursor *cursor, struct arena *arena, uint64_t n, struct gguf_part *part,
                               struct error *error);
+
+// Zeros for count elements of size bytes. Sets *pieces, or fails in words that tell a file that asks for too much (the
+// arena's limit) from a machine that has too little.
+enum status gguf_allocate(struct arena *arena, uint64_t count, size_t size, void **pieces, struct error *error);
 
 // Bytes of an element of a fixed size; 0 for strings and arrays.
 size_t gguf_type_size(enum gguf_type type);

@@ -39,9 +39,10 @@ static enum status read_string(struct cursor *cursor, struct arena *arena, struc
         return error_set(error, STATUS_INVALID,
                          "a string's length is %llu bytes, but the file ends %llu bytes behind it",
                          (unsigned long long)size, (unsigned long long)cursor_remaining(cursor));
-    char *text = size < SIZE_MAX ? arena_alloc(arena, (size_t)size + 1) : NULL;
-    if (!text)
-        return error_memory(error, "the metadata");
+    void *text;
+    status = gguf_allocate(arena, size + 1, 1, &text, error);
+    if (status != STATUS_OK)
+        return status;
     *string = (struct gguf_string){text, (size_t)size};
     return cursor_read(cursor, text, (size_t)size, "a string", error);
 }
@@ -110,12 +111,14 @@ static enum status read_array(struct cursor *cursor, struct arena *arena, struct
 static enum status read_string_elements(struct cursor *cursor, struct arena *arena, struct gguf_value *value,
                                         struct error *error)
 {
-    struct gguf_string *strings = arena_alloc_array(arena, (size_t)value->count, sizeof *strings);
-    if (!strings)
-        return error_memory(error, "the metadata");
+    void *memory;
+    enum status status = gguf_allocate(arena, value->count, sizeof(struct gguf_string), &memory, error);
+    if (status != STATUS_OK)
+        return status;
+    struct gguf_string *strings = memory;
     value->strings = strings;
     for (uint64_t i = 0; i < value->count; i++) {
-        enum status status = read_string(cursor, arena, &strings[i], error);
+        status = read_string(cursor, arena, &strings[i], error);
         if (status != STATUS_OK) {
             error_prefix(error, "element %llu of %llu", (unsigned long long)i, (unsigned long long)value->count);
             return status;
@@ -127,14 +130,16 @@ static enum status read_string_elements(struct cursor *cursor, struct arena *are
 static enum status read_array_elements(struct cursor *cursor, struct arena *arena, struct gguf_value *value, int depth,
                                        struct error *error)
 {
-    struct gguf_value *arrays = arena_alloc_array(arena, (size_t)value->count, sizeof *arrays);
-    if (!arrays)
-        return error_memory(error, "the metadata");
+    void *memory;
+    enum status status = gguf_allocate(arena, value->count, sizeof(struct gguf_value), &memory, error);
+    if (status != STATUS_OK)
+        return status;
+    struct gguf_value *arrays = memory;
     value->arrays = arrays;
     for (uint64_t i = 0; i < value->count; i++) {
         arrays[i].key = (struct gguf_string){"", 0};
         arrays[i].type = GGUF_ARRAY;
-        enum status status = read_array(cursor, arena, &arrays[i], depth + 1, error);
+        status = read_array(cursor, arena, &arrays[i], depth + 1, error);
         if (status != STATUS_OK)
             return status;
     }
@@ -169,9 +174,10 @@ static enum status read_array(struct cursor *cursor, struct arena *arena, struct
     if (element == GGUF_ARRAY)
         return read_array_elements(cursor, arena, value, depth, error);
     size_t size = (size_t)count * gguf_type_size(element);
-    void *elements = arena_alloc(arena, size);
-    if (!elements)
-        return error_memory(error, "the metadata");
+    void *elements;
+    status = gguf_allocate(arena, count, gguf_type_size(element), &elements, error);
+    if (status != STATUS_OK)
+        return status;
     value->array = elements;
     status = cursor_read(cursor, elements, size, "an array", error);
     if (status == STATUS_OK && element == GGUF_BOOL)
@@ -190,10 +196,12 @@ static enum status read_key(struct cursor *cursor, struct arena *arena, struct g
     if (size > GGUF_LONGEST_KEY)
         return error_set(error, STATUS_INVALID, "the key's length is %llu bytes: GGUF allows at most %d",
                          (unsigned long long)size, GGUF_LONGEST_KEY);
-    char *text = arena_alloc(arena, (size_t)size + 1);
-    if (!text)
-        return error_memory(error, "the metadata");
-    status = cursor_read(cursor, text, (size_t)size, "a key", error);
+    void *memory;
+    status = gguf_allocate(arena, size + 1, 1, &memory, error);
+    if (status != STATUS_OK)
+        return status;
+    const char *text = memory;
+    status = cursor_read(cursor, memory, (size_t)size, "a key", error);
     if (status != STATUS_OK)
         return status;
     if (!utf8_valid(text, (size_t)size, NULL) || memchr(text, 0, (size_t)size))
@@ -221,12 +229,16 @@ static enum status read_value(struct cursor *cursor, struct arena *arena, struct
 enum status gguf_parse_values(struct cursor *cursor, struct arena *arena, uint64_t n, struct gguf_part *part,
                               struct error *error)
 {
-    part->values = arena_alloc_array(arena, (size_t)n, sizeof *part->values);
-    if (!part->values || !map_reserve(&part->value_index, (size_t)n))
+    void *memory;
+    enum status status = gguf_allocate(arena, n, sizeof *part->values, &memory, error);
+    if (status != STATUS_OK)
+        return status;
+    part->values = memory;
+    if (!map_reserve(&part->value_index, (size_t)n))
         return error_memory(error, "the metadata");
     for (uint32_t i = 0; i < n; i++) {
         struct gguf_value *value = &part->values[i];
-        enum status status = read_key(cursor, arena, &value->key, error);
+        status = read_key(cursor, arena, &value->key, error);
         if (status != STATUS_OK) {
             error_prefix(error, "key %u of %llu", i + 1, (unsigned long long)n);
             return status;

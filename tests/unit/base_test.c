@@ -57,6 +57,27 @@ static void test_error_is_cut(void **state)
     assert_true(utf8_valid(error.message, strlen(error.message), NULL));
 }
 
+// However long the prefix (a path, a key), what is wrong stays readable.
+static void test_error_prefix_is_cut(void **state)
+{
+    (void)state;
+    struct error error;
+    char path[3000];
+    for (size_t shift = 0; shift < 3; shift++) {
+        memset(path, '/', shift);
+        for (size_t i = shift; i + 2 < sizeof path; i += 2)
+            memcpy(path + i, "\xc3\xa9", 3);
+        error_set(&error, STATUS_INVALID, "it is empty");
+        error_prefix(&error, "'%s'", path);
+        const char *what = strstr(error.message, ": it is empty");
+        assert_true(what && strlen(what) == strlen(": it is empty"));
+        assert_true(utf8_valid(error.message, strlen(error.message), NULL));
+        assert_memory_equal(error.message, "...", 3);
+        error_system(&error, ENOENT, "cannot open '%s'", path);
+        assert_non_null(strstr(error.message, ": No such file or directory"));
+    }
+}
+
 static void test_arena(void **state)
 {
     (void)state;
@@ -253,6 +274,8 @@ static void test_log(void **state)
     struct log log = {keep_message, kept};
     log_message(&log, LOG_WARNING, "%s %d", "x", 3);
     assert_string_equal(kept, "2 x 3");
+    log_message(&log, LOG_INFO, "%s", "a\nb");
+    assert_string_equal(kept, "1 a\\x0ab");
     log_message(NULL, LOG_INFO, "dropped");
     log_message(&(struct log){0}, LOG_INFO, "dropped");
 }
@@ -272,11 +295,17 @@ static void test_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error),        cmocka_unit_test(test_error_is_cut),
-        cmocka_unit_test(test_arena),        cmocka_unit_test(test_arena_limit),
-        cmocka_unit_test(test_buffer),       cmocka_unit_test(test_array_grow),
-        cmocka_unit_test(test_map),          cmocka_unit_test(test_utf8_every_code_point),
-        cmocka_unit_test(test_utf8_invalid), cmocka_unit_test(test_log),
+        cmocka_unit_test(test_error),
+        cmocka_unit_test(test_error_is_cut),
+        cmocka_unit_test(test_error_prefix_is_cut),
+        cmocka_unit_test(test_arena),
+        cmocka_unit_test(test_arena_limit),
+        cmocka_unit_test(test_buffer),
+        cmocka_unit_test(test_array_grow),
+        cmocka_unit_test(test_map),
+        cmocka_unit_test(test_utf8_every_code_point),
+        cmocka_unit_test(test_utf8_invalid),
+        cmocka_unit_test(test_log),
         cmocka_unit_test(test_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
