@@ -68,7 +68,8 @@ def measure(program, is_mote, model, options):
         command += ["-d", options.d]
     command += shlex.split(options.mote_options if is_mote else options.peer_options)
     output, resident = run(command)
-    return {test_name(entry): entry["avg_ts"] for entry in json.loads(output)}, resident
+    speed = "tokens_per_second" if is_mote else "avg_ts"
+    return {test_name(entry): entry[speed] for entry in json.loads(output)}, resident
 
 
 def collect(engines, options):
