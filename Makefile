@@ -36,7 +36,7 @@ model = "$$(if [ -n "$(MODEL)" ]; then echo "$(MODEL)"; else $(PYTHON) tools/fet
 .PHONY: all demo test test-offline test-long bench install format format-check tidy clean tests-built
 
 all: $(BUILD)/build.ninja
-	@meson compile -C $(BUILD) all-but-tests
+	@meson compile -C $(BUILD) everything-but-tests
 
 $(BUILD)/build.ninja:
 	@sh tools/setup.sh build
@@ -76,7 +76,7 @@ bench:
 	@model=$(model) && $(BUILD)/mote bench "$$model"
 
 install: all
-	@$(if $(prefix),meson configure $(BUILD) -Dprefix="$(prefix)" && meson compile -C $(BUILD) all-but-tests)
+	@$(if $(prefix),meson configure $(BUILD) -Dprefix="$(prefix)" && meson compile -C $(BUILD) everything-but-tests)
 	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
 
 format:
