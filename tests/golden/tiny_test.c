@@ -1,0 +1,306 @@
+// Tiny models of every architecture against the float64 oracle, and the promise of one answer: the same bits whatever
+// the batch, the threads, the kernels, the neighbours in the batch, and the compiler (the hashes below are committed).
+#include "golden.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct tiny {
+    const char *name;
+    double f16_difference; // what a second engine shows with sources in F16 (tests/data/models/README.md)
+    uint64_t f32_hash, default_hash;
+};
+
+static const struct tiny tiny_models[] = {
+    {"llama", 1.7e-2, 0xfcf91d79352393e2, 0x1f22f07075020f03}, {"llama-overflow", 1.7e-2, 0xfcf91d79352393e2, 0x1f22f07075020f03}, {"llama-rope3", 1.6e-2, 0xfc6cf685f09fc77a, 0x0dcf562671e046b5},
+    {"qwen2", 1.6e-2, 0xe868c92e4b76a782, 0x27e24f2e0a730f50}, {"qwen3", 7.5e-3, 0x7ef572c50485e046, 0x0f54779be1e4aaa0},          {"gemma3", 9.3e-3, 0xd72c50e9036b9593, 0x9e3fa70b79df6648},
+};
+
+enum { N_TINY = sizeof(tiny_models) / sizeof(tiny_models[0]) };
+
+// A model's tokens and the oracle's logits.
+struct golden {
+    char path[512];
+    int32_t *tokens;
+    float *logits;
+    size_t n_tokens, n_logits;
+};
+
+static void golden_load(struct golden *golden, const char *name)
+{
+    char path[512];
+    snprintf(golden->path, sizeof(golden->path), "%s/models/%s.gguf", TEST_DATA, name);
+    snprintf(path, sizeof(path), "%s/models/%s.golden.gguf", TEST_DATA, name);
+    mote_model *file = golden_open(path);
+    golden->tokens = golden_i32(file, "tokens", &golden->n_tokens);
+    golden->logits = golden_f32(file, "logits", &golden->n_logits);
+    mote_model_close(file);
+}
+
+static void golden_free(struct golden *golden)
+{
+    free(golden->tokens);
+    free(golden->logits);
+}
+
+static double deviation(const float *values, size_t n)
+{
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)values[i];
+        squares += (double)values[i] * (double)values[i];
+    }
+    return sqrt(squares / (double)n - sum / (double)n * (sum / (double)n));
+}
+
+static double largest_difference(const float *a, const float *b, size_t n)
+{
+    double largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        double difference = fabs((double)a[i] - (double)b[i]);
+        if (!(difference <= largest)) // also NaN
+            largest = difference;
+    }
+    return largest;
+}
+
+// Logits of a model under a setup; free() them.
+static float *logits_of(const struct golden *golden, const struct setup *setup)
+{
+    struct runner runner;
+    runner_open(&runner, golden->path, setup);
+    assert_int_equal(golden->n_logits, golden->n_tokens * runner.n_vocab);
+    float *logits = runner_logits(&runner, golden->tokens, golden->n_tokens);
+    runner_close(&runner);
+    return logits;
+}
+
+static void test_oracle(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_TINY; i++) {
+        struct golden golden;
+        golden_load(&golden, tiny_models[i].name);
+        double std = deviation(golden.logits, golden.n_logits);
+        for (int f32 = 0; f32 < 2; f32++) {
+            float *logits = logits_of(&golden, &(struct setup){.f32 = f32 != 0});
+            double difference = largest_difference(logits, golden.logits, golden.n_logits);
+            double allowed = f32 != 0 ? 2e-4 * std : 3 * tiny_models[i].f16_difference;
+            print_message("%s %s: %.2e of the oracle (allowed %.2e)\n", tiny_models[i].name,
+                          f32 != 0 ? "f32" : "default", difference, allowed);
+            assert_true(difference <= allowed);
+            free(logits);
+        }
+        golden_free(&golden);
+    }
+}
+
+// All that must not change a bit, each against one run with the C kernels.
+static void test_one_answer(void **state)
+{
+    (void)state;
+    static const size_t batches[] = {1, 7, 64, 512}, threads[] = {1, 2, 3, 8};
+    static const char *const isas[] = {"c", "avx2", "avx512", "neon"};
+    const char *present = mote_machine_isas();
+    for (size_t i = 0; i < N_TINY; i++) {
+        struct golden golden;
+        golden_load(&golden, tiny_models[i].name);
+        for (int f32 = 0; f32 < 2; f32++) {
+            float *reference = logits_of(&golden, &(struct setup){.f32 = f32 != 0, .isa = "c", .n_threads = 1});
+            size_t bytes = golden.n_logits * sizeof(float);
+            for (size_t k = 0; k < 4; k++) {
+                if (strstr(present, isas[k]) == NULL)
+                    continue;
+                for (size_t j = 0; j < 4; j++) {
+                    struct setup setup = {.f32 = f32 != 0,
+                                          .isa = isas[k],
+                                          .n_batch = batches[j],
+                                          .n_threads = threads[(j + k) % 4],
+                                          .n_logits = 1 + 5 * j};
+                    float *logits = logits_of(&golden, &setup);
+                    if (memcmp(logits, reference, bytes) != 0)
+                        fail_msg("%s f32=%d: %s kernels, batches of %zu, %zu threads give other bits",
+                                 tiny_models[i].name, f32, isas[k], setup.n_batch, setup.n_threads);
+                    free(logits);
+                }
+            }
+            uint64_t hash = golden_hash(reference, golden.n_logits);
+            uint64_t committed = f32 != 0 ? tiny_models[i].f32_hash : tiny_models[i].default_hash;
+            if (hash != committed)
+                fail_msg(
+                    "%s f32=%d: the hash of the logits is 0x%016llx, not the committed 0x%016llx: another compiler, "
+                    "CPU or change of the numerics gives other bits",
+                    tiny_models[i].name, f32, (unsigned long long)hash, (unsigned long long)committed);
+            free(reference);
+        }
+        golden_free(&golden);
+    }
+}
+
+// The twin's down projection takes inputs past 65504, and its answer is the base's, bit for bit: a range-scaled segment
+// loses nothing.
+static void test_overflow_twin(void **state)
+{
+    (void)state;
+    struct golden base, twin;
+    golden_load(&base, "llama");
+    golden_load(&twin, "llama-overflow");
+    float *a = logits_of(&base, &(struct setup){0}), *b = logits_of(&twin, &(struct setup){0});
+    assert_int_equal(base.n_logits, twin.n_logits);
+    assert_memory_equal(a, b, base.n_logits * sizeof(float));
+    free(a);
+    free(b);
+    golden_free(&base);
+    golden_free(&twin);
+}
+
+struct kept {
+    float *logits[3];
+    size_t n_vocab;
+};
+
+static int keep(void *user, size_t input, size_t index, const float *logits)
+{
+    const struct kept *kept = user;
+    memcpy(kept->logits[input] + index * kept->n_vocab, logits, kept->n_vocab * sizeof(float));
+    return 0;
+}
+
+// Three sessions of different lengths in one batch, started at different positions, against each alone.
+static void test_sessions(void **state)
+{
+    (void)state;
+    static const size_t lengths[3] = {48, 17, 31}, first[3] = {0, 9, 30};
+    for (size_t i = 0; i < N_TINY; i++) {
+        struct golden golden;
+        golden_load(&golden, tiny_models[i].name);
+        struct runner runner;
+        runner_open(&runner, golden.path, &(struct setup){.n_batch = 40});
+        mote_error error = {0};
+        mote_session *sessions[3];
+        mote_input inputs[3];
+        struct kept kept = {.n_vocab = runner.n_vocab};
+        for (size_t s = 0; s < 3; s++) {
+            assert_int_equal(mote_session_create(runner.engine, &sessions[s], &error), MOTE_OK);
+            kept.logits[s] = calloc(lengths[s] * runner.n_vocab, sizeof(float));
+            mote_input start = {.session = sessions[s], .tokens = golden.tokens, .n_tokens = first[s]};
+            assert_int_equal(mote_engine_run(runner.engine, &start, 1, NULL, NULL, &error), MOTE_OK);
+            inputs[s] = (mote_input){.session = sessions[s],
+                                     .tokens = golden.tokens + first[s],
+                                     .n_tokens = lengths[s] - first[s],
+                                     .want = MOTE_WANT_ALL};
+        }
+        assert_int_equal(mote_engine_run(runner.engine, inputs, 3, keep, &kept, &error), MOTE_OK);
+        float *alone = runner_logits(&runner, golden.tokens, golden.n_tokens);
+        for (size_t s = 0; s < 3; s++) {
+            size_t n = (lengths[s] - first[s]) * runner.n_vocab;
+            assert_memory_equal(kept.logits[s], alone + first[s] * runner.n_vocab, n * sizeof(float));
+            assert_int_equal(mote_session_n_tokens(sessions[s]), lengths[s]);
+            mote_session_destroy(sessions[s]);
+            free(kept.logits[s]);
+        }
+        free(alone);
+        runner_close(&runner);
+        golden_free(&golden);
+    }
+}
+
+// A long sequence: windows drop pages, several chunks are merged, attention splits over threads when decoding.
+static void test_long_sequence(void **state)
+{
+    (void)state;
+    enum { N = 700 };
+    for (size_t i = 0; i < N_TINY; i++) {
+        struct golden golden;
+        golden_load(&golden, tiny_models[i].name);
+        int32_t tokens[N];
+        for (size_t t = 0; t < N; t++)
+            tokens[t] = golden.tokens[(t * 7 + t / 48) % golden.n_tokens];
+        float *reference = NULL;
+        size_t bytes = 0;
+        static const struct setup setups[] = {{.isa = "c", .n_threads = 1, .n_batch = 512},
+                                              {.n_threads = 2, .n_batch = 1},
+                                              {.n_threads = 3, .n_batch = 100}};
+        for (size_t s = 0; s < 3; s++) {
+            struct runner runner;
+            runner_open(&runner, golden.path, &setups[s]);
+            float *logits = runner_logits(&runner, tokens, N);
+            bytes = N * runner.n_vocab * sizeof(float);
+            if (reference == NULL) {
+                reference = logits;
+            } else {
+                assert_memory_equal(logits, reference, bytes);
+                free(logits);
+            }
+            runner_close(&runner);
+        }
+        free(reference);
+        golden_free(&golden);
+    }
+}
+
+// Other KV dtypes: F32 is nearer to the oracle than Q8_0, and each is one answer.
+static void test_kv_dtypes(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama-rope3", "qwen3"}; // heads of 32
+    for (size_t i = 0; i < 2; i++) {
+        struct golden golden;
+        golden_load(&golden, names[i]);
+        for (mote_kv kv = MOTE_KV_F32; kv <= MOTE_KV_Q8_0; kv++) {
+            float *a = logits_of(&golden, &(struct setup){.kv = kv, .isa = "c", .n_threads = 1});
+            float *b = logits_of(&golden, &(struct setup){.kv = kv, .n_threads = 2, .n_batch = 5});
+            assert_memory_equal(a, b, golden.n_logits * sizeof(float));
+            double difference = largest_difference(a, golden.logits, golden.n_logits);
+            print_message("%s kv %d: %.2e of the oracle\n", names[i], kv, difference);
+            assert_true(difference < (kv == MOTE_KV_Q8_0 ? 0.5 : 0.05));
+            free(a);
+            free(b);
+        }
+        golden_free(&golden);
+    }
+}
+
+static void test_full_context(void **state)
+{
+    (void)state;
+    struct golden golden;
+    golden_load(&golden, "llama");
+    struct runner runner;
+    runner_open(&runner, golden.path, &(struct setup){0});
+    mote_error error = {0};
+    mote_session *session = NULL;
+    assert_int_equal(mote_session_create(runner.engine, &session, &error), MOTE_OK);
+    mote_input input = {.session = session, .tokens = golden.tokens, .n_tokens = golden.n_tokens};
+    size_t n = 0;
+    while (mote_engine_run(runner.engine, &input, 1, NULL, NULL, &error) == MOTE_OK)
+        n += golden.n_tokens;
+    assert_int_equal(error.status, MOTE_FULL);
+    assert_non_null(strstr(error.message, "context"));
+    assert_int_equal(mote_session_n_tokens(session), n); // nothing of the last one was kept
+    assert_int_equal(n, 1024 / golden.n_tokens * golden.n_tokens);
+    mote_session_clear(session);
+    assert_int_equal(mote_engine_run(runner.engine, &input, 1, NULL, NULL, &error), MOTE_OK);
+    int32_t wrong = (int32_t)runner.n_vocab;
+    input = (mote_input){.session = session, .tokens = &wrong, .n_tokens = 1};
+    assert_int_equal(mote_engine_run(runner.engine, &input, 1, NULL, NULL, &error), MOTE_INVALID);
+    mote_session_destroy(session);
+    runner_close(&runner);
+    golden_free(&golden);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_oracle),       cmocka_unit_test(test_one_answer),    cmocka_unit_test(test_overflow_twin),
+        cmocka_unit_test(test_sessions),     cmocka_unit_test(test_long_sequence), cmocka_unit_test(test_kv_dtypes),
+        cmocka_unit_test(test_full_context),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
