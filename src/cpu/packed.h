@@ -99,9 +99,8 @@ struct packed {
     struct segments segments;
     size_t n_rows;
     size_t k;
-    size_t
-        super_offset; // units of the first super-block that lie before this range of K (0 unless K was cut inside one)
-    size_t n_panels;  // ⌈n_rows / 16⌉
+    size_t super_offset; // units of the first super-block that lie before k = 0: not 0 where K was cut inside one
+    size_t n_panels;     // ⌈n_rows / 16⌉
     size_t panel_bytes;
     uint8_t *data; // 64-byte aligned; n_panels * panel_bytes
 };
