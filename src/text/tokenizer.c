@@ -45,12 +45,14 @@ static void encoder_free(struct encoder *encoder)
     pretokenizer_scratch_free(&encoder->pretokenizer);
 }
 
-// The text between special tokens. first, last: whether it begins and ends the text, or lies beside control tokens.
-static enum status encode_run(struct encoder *encoder, const char *text, size_t size, bool first, bool last)
+// The text between special tokens.
+static enum status encode_run(struct encoder *encoder, const char *text, size_t size)
 {
-    if (encoder->tokenizer->kind == KIND_BYTE_LEVEL)
-        return bpe_encode_run(encoder, text, size);
-    return spm_encode_run(encoder, text, size, first, last);
+    encoder->after_unknown = false;
+    if (size == 0)
+        return STATUS_OK;
+    return encoder->tokenizer->kind == KIND_BYTE_LEVEL ? bpe_encode_run(encoder, text, size)
+                                                       : spm_encode_run(encoder, text, size);
 }
 
 // How far a control token that begins at `at` may reach; *range: the first one that ends behind `at`.
@@ -61,41 +63,44 @@ static size_t control_limit(const struct text_range *special, size_t n_special, 
     return *range < n_special && special[*range].begin <= at ? special[*range].end - at : 0;
 }
 
+// Cuts the text at control tokens; with byte-level BPE at user-defined tokens too. (SentencePiece finds those in the
+// normalized text: see tokenizer_spm.c.)
 static enum status encode(struct encoder *encoder, const char *text, size_t size, const struct text_range *special,
                           size_t n_special)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     bool spaces = tokenizer->kind == KIND_SENTENCE_PIECE;
+    bool users = tokenizer->kind == KIND_BYTE_LEVEL;
     enum status status = STATUS_OK;
-    bool first = true;
     size_t begin = 0; // of the run
     size_t range = 0;
     for (size_t at = 0; at < size && status == STATUS_OK;) {
         unsigned char byte = (unsigned char)text[at];
-        if (!tokenizer->special.first[byte] && !(spaces && byte == 0xe2)) {
+        bool begins = tokenizer->special.first[byte] || (spaces && byte == 0xe2);
+        if (users && !begins) {
             at++;
             continue;
         }
         size_t limit = control_limit(special, n_special, &range, at);
+        if (limit == 0 && !users) { // nothing is found before the next range
+            at = range < n_special ? special[range].begin : size;
+            continue;
+        }
         size_t length = 0;
-        int32_t id = trie_find(&tokenizer->special, text + at, size - at, limit, spaces, &length);
+        int32_t id = -1;
+        if (begins)
+            id = trie_find(&tokenizer->special, text + at, size - at, users, limit, spaces, &length);
         if (id < 0) {
             at++;
             continue;
         }
-        bool control = tokenizer->tokens[id].type == TOKEN_CONTROL;
-        if (at > begin || (first && !control)) // an empty run still has its space prefix
-            status = encode_run(encoder, text + begin, at - begin, first, control);
+        status = encode_run(encoder, text + begin, at - begin);
         if (status == STATUS_OK)
             status = encoder_append(encoder, id);
-        encoder->after_unknown = false;
-        first = control;
         at += length;
         begin = at;
     }
-    if (status == STATUS_OK && begin < size)
-        status = encode_run(encoder, text + begin, size - begin, first, true);
-    return status;
+    return status == STATUS_OK && begin < size ? encode_run(encoder, text + begin, size - begin) : status;
 }
 
 // A cache of words pays from some hundred bytes on; its size follows the text's.

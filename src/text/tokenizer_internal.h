@@ -108,8 +108,8 @@ enum status bpe_encode_run(struct encoder *encoder, const char *text, size_t siz
 
 // tokenizer_spm.c
 enum status spm_load(struct tokenizer *tokenizer, const struct gguf *gguf, struct error *error);
-// first: whether the run begins the text or follows a control token; last: whether it ends so.
-enum status spm_encode_run(struct encoder *encoder, const char *text, size_t size, bool first, bool last);
+// A run lies between control tokens and the ends of the text; SentencePiece would see it as a text of its own.
+enum status spm_encode_run(struct encoder *encoder, const char *text, size_t size);
 
 // tokenizer_merge.c
 // Fills rank and merged of left, for the merge of left and right.

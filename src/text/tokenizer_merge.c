@@ -115,11 +115,29 @@ void merge_symbols(struct encoder *encoder, const char *word, merge_lookup *look
     }
 }
 
+// The first n < 8 bytes at text as a number, the first lowest; none behind them is read.
+static uint64_t load_few(const char *text, size_t n)
+{
+    if (n >= 4) {
+        uint32_t low, high;
+        memcpy(&low, text, 4);
+        memcpy(&high, text + n - 4, 4);
+        return low | (uint64_t)high << 8 * (n - 4); // bytes in both are equal
+    }
+    uint64_t value = 0;
+    for (size_t i = 0; i < n; i++)
+        value |= (uint64_t)(unsigned char)text[i] << 8 * i;
+    return value;
+}
+
 // The words' hash need not resist anybody: a collision costs one merge of at most 24 bytes.
 static struct word_entry *word_entry(const struct encoder *encoder, const char *word, size_t size, uint64_t key[3])
 {
     key[0] = key[1] = key[2] = 0;
-    memcpy(key, word, size);
+    for (size_t i = 0; i < size / 8; i++)
+        memcpy(&key[i], word + 8 * i, 8);
+    if (size % 8)
+        key[size / 8] = load_few(word + size / 8 * 8, size % 8);
     uint64_t hash = (key[0] ^ (key[1] * 0x9e3779b97f4a7c15u) ^ (key[2] * 0xc2b2ae3d27d4eb4fu)) * 0xff51afd7ed558ccdu;
     hash ^= hash >> 32;
     return &encoder->words[(hash * 0x9e3779b97f4a7c15u >> 32) & (encoder->n_words - 1)];
@@ -131,7 +149,7 @@ bool words_find(struct encoder *encoder, const char *word, size_t size, enum sta
     if (encoder->n_words == 0 || size > sizeof key)
         return false;
     const struct word_entry *entry = word_entry(encoder, word, size, key);
-    if (entry->size != size || memcmp(entry->key, key, sizeof key) != 0)
+    if (entry->size != size || entry->key[0] != key[0] || entry->key[1] != key[1] || entry->key[2] != key[2])
         return false;
     *status = STATUS_OK;
     for (size_t i = 0; i < entry->count && *status == STATUS_OK; i++)

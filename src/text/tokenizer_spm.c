@@ -219,9 +219,9 @@ static bool append_spaces_normalized(const struct tokenizer *tokenizer, struct b
         bool space = mark || text[i] == ' ';
         if (mark)
             i += 2;
-        if (space && *after_space && tokenizer->removes_extra_spaces)
+        if (space && !mark && *after_space && tokenizer->removes_extra_spaces)
             continue;
-        *after_space = space;
+        *after_space = space && !mark; // SentencePiece counts spaces before it turns them into marks
         if (!buffer_append_byte(to, space ? ' ' : (unsigned char)text[i]))
             return false;
     }
@@ -229,41 +229,59 @@ static bool append_spaces_normalized(const struct tokenizer *tokenizer, struct b
 }
 
 // Writes the run as SentencePiece's normalizer does into encoder->rewritten.
-static bool normalize_spaces(struct encoder *encoder, const char *text, size_t size, bool first, bool last)
+static bool normalize_spaces(struct encoder *encoder, const char *text, size_t size)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     struct buffer *to = &encoder->rewritten;
     to->size = 0;
-    bool after_space = first;
-    bool prefix = first && tokenizer->adds_space_prefix;
-    if (!buffer_reserve(to, size + 1) || (prefix && !buffer_append_byte(to, ' ')) ||
+    bool after_space = true; // so that leading spaces go, where extra ones do
+    if (!buffer_reserve(to, size + 1) || (tokenizer->adds_space_prefix && !buffer_append_byte(to, ' ')) ||
         !append_spaces_normalized(tokenizer, to, text, size, &after_space))
         return false;
-    while (last && tokenizer->removes_extra_spaces && to->size && to->data[to->size - 1] == ' ')
+    while (tokenizer->removes_extra_spaces && to->size && to->data[to->size - 1] == ' ')
         to->size--;
     return true;
 }
 
-enum status spm_encode_run(struct encoder *encoder, const char *text, size_t size, bool first, bool last)
+// Cuts the normalized run at user-defined tokens and where words end.
+static enum status encode_normalized(struct encoder *encoder, const char *text, size_t size)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
-    if ((first && tokenizer->adds_space_prefix) || tokenizer->removes_extra_spaces ||
-        memmem(text, size, "\xe2\x96\x81", 3)) {
-        if (!normalize_spaces(encoder, text, size, first, last)) {
+    enum status status = STATUS_OK;
+    size_t begin = 0; // of the word
+    for (size_t at = 0; at < size && status == STATUS_OK;) {
+        size_t length = 0;
+        int32_t id = -1;
+        if (tokenizer->special.first[(unsigned char)text[at]])
+            id = trie_find(&tokenizer->special, text + at, size - at, true, 0, false, &length);
+        at += id < 0;
+        bool ends = id >= 0 || at == size ||
+                    (starts_character((unsigned char)text[at]) &&
+                     !pair_is_inner(tokenizer, (unsigned char)text[at - 1], (unsigned char)text[at]));
+        if (!ends)
+            continue;
+        if (at > begin)
+            status = encode_word(encoder, text + begin, at - begin);
+        if (status == STATUS_OK && id >= 0) {
+            encoder->after_unknown = false;
+            status = encoder_append(encoder, id);
+        }
+        at += length;
+        begin = at;
+    }
+    return status;
+}
+
+enum status spm_encode_run(struct encoder *encoder, const char *text, size_t size)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    if (tokenizer->adds_space_prefix || tokenizer->removes_extra_spaces || memmem(text, size, "\xe2\x96\x81", 3)) {
+        if (!normalize_spaces(encoder, text, size)) {
             buffer_free(&encoder->rewritten);
             return encoder_fail_memory(encoder);
         }
         text = encoder->rewritten.data;
         size = encoder->rewritten.size;
     }
-    enum status status = STATUS_OK;
-    for (size_t begin = 0; begin < size && status == STATUS_OK;) {
-        size_t end = begin + 1;
-        while (end < size && (!starts_character((unsigned char)text[end]) ||
-                              pair_is_inner(tokenizer, (unsigned char)text[end - 1], (unsigned char)text[end])))
-            end++;
-        status = encode_word(encoder, text + begin, end - begin);
-        begin = end;
-    }
-    return status;
+    return encode_normalized(encoder, text, size);
 }

@@ -65,7 +65,7 @@ bool trie_add(struct trie *trie, const char *text, size_t size, int32_t id, bool
     return true;
 }
 
-int32_t trie_find(const struct trie *trie, const char *text, size_t size, size_t control_limit, bool spaces,
+int32_t trie_find(const struct trie *trie, const char *text, size_t size, bool users, size_t control_limit, bool spaces,
                   size_t *length)
 {
     int32_t found = -1;
@@ -76,7 +76,7 @@ int32_t trie_find(const struct trie *trie, const char *text, size_t size, size_t
             break;
         const struct trie_node *at = &trie->nodes[node];
         bool control = at->control >= 0 && i <= control_limit;
-        if (control || at->user >= 0) {
+        if (control || (users && at->user >= 0)) {
             found = control ? at->control : at->user;
             *length = i;
         }

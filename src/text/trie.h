@@ -27,9 +27,9 @@ void trie_free(struct trie *trie);
 // spaces, here and below: U+2581 counts as a space.
 bool trie_add(struct trie *trie, const char *text, size_t size, int32_t id, bool control, bool spaces);
 
-// The longest token at text[0..size): its id and, in *length, how many bytes of text it takes; -1: none. Control tokens
-// of at most control_limit bytes are considered.
-int32_t trie_find(const struct trie *trie, const char *text, size_t size, size_t control_limit, bool spaces,
+// The longest token at text[0..size): its id and, in *length, how many bytes of text it takes; -1: none. Considered are
+// control tokens of at most control_limit bytes and, where `users`, those that are always recognised.
+int32_t trie_find(const struct trie *trie, const char *text, size_t size, bool users, size_t control_limit, bool spaces,
                   size_t *length);
 
 #endif
