@@ -1,0 +1,31 @@
+// One token times one panel of a block format: decoding reads every weight once, so units go from memory to the integer
+// product without being stored in between.
+#include "avx512_dot.h"
+#include "avx512_kernels.h"
+
+static ALWAYS_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint8_t *row, float *y,
+                                    grain_group *group, grain_read_scales *read_scales, enum scaling scaling, int zero,
+                                    size_t unit_bytes, size_t super_units, size_t super_bytes)
+{
+    const uint8_t *units = weight->data + panel * weight->panel_bytes;
+    struct dot_weight source = {
+        .group = group,
+        .read_scales = read_scales,
+        .units = units,
+        .unit_bytes = unit_bytes,
+        .supers = units + weight->k / 32 * unit_bytes,
+        .super_units = super_units,
+        .super_bytes = super_bytes,
+        .super_offset = weight->super_offset,
+    };
+    dot_tile(&source, scaling, zero, 1, &weight->segments, weight->k, row, 0, y, 0);
+}
+
+#define MATVEC(NAME, name, scaling, zero, unit_bytes, super_units, super_bytes, read_scales)                           \
+    void avx512_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y)              \
+    {                                                                                                                  \
+        matvec_q8(weight, panel, row, y, name##_group, read_scales, scaling, zero, unit_bytes, super_units,            \
+                  super_bytes);                                                                                        \
+    }
+AVX512_BLOCK_FORMATS(MATVEC)
+#undef MATVEC
