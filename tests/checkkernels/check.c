@@ -140,9 +140,20 @@ void check_fail(struct check *check, const char *format, ...)
     report(check, message);
 }
 
+// FNV-1a over words.
+static void add_to_digest(struct check *check, uint32_t word)
+{
+    check->digest = (check->digest ^ word) * 0x100000001b3u;
+}
+
 void check_floats(struct check *check, const char *what, const float *expected, const float *got, size_t n)
 {
     check->n_checks++;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &expected[i], sizeof(bits));
+        add_to_digest(check, isnan(expected[i]) ? 0x7fc00000u : bits);
+    }
     for (size_t i = 0; i < n; i++) {
         uint32_t a, b;
         memcpy(&a, &expected[i], sizeof(a));
@@ -159,6 +170,8 @@ void check_bytes(struct check *check, const char *what, const void *expected, co
 {
     const uint8_t *a = expected, *b = got;
     check->n_checks++;
+    for (size_t i = 0; i < size; i++)
+        add_to_digest(check, a[i]);
     for (size_t i = 0; i < size; i++)
         if (a[i] != b[i]) {
             check_fail(check, "%s: byte %zu of %zu: the reference gives %02x, this %02x", what, i, size, a[i], b[i]);

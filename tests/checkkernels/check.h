@@ -17,6 +17,7 @@ struct check {
     const char *filter; // NULL: all kernels
     bool bench;         // time instead of compare
     size_t bench_bytes; // packed weights that a product's bench walks through
+    uint64_t digest;    // of all that the reference gave, NaN canonical
     uint64_t random;    // state of the generator
     char kernel[64];    // what is being checked
     char context[160];  // the case
@@ -74,5 +75,6 @@ void check_sources(struct check *check);
 void check_products(struct check *check);
 void check_rows(struct check *check);
 void check_attention(struct check *check);
+void check_exhaustive(struct check *check); // instead of the others
 
 #endif

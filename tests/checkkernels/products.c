@@ -295,6 +295,8 @@ struct product_bench {
     struct unpacked_q8 unpacked;
     float *values; // [k][16]
     float *y;
+    const uint8_t *file_rows; // any bytes, for packing
+    size_t file_row_bytes;
 };
 
 static void bench_matvec_q8(void *user)
@@ -339,6 +341,13 @@ static void bench_gemm_f32(void *user)
                          PANEL_ROWS);
 }
 
+static void bench_pack(void *user)
+{
+    struct product_bench *b = user;
+    for (size_t panel = 0; panel < b->weight.n_panels; panel++)
+        packed_pack_panel(&b->weight, panel, b->file_rows, b->file_row_bytes, PANEL_ROWS);
+}
+
 static void bench_products(struct check *check, const struct block_halves *halves)
 {
     enum { K = 2048, TOKENS = 64 };
@@ -373,6 +382,13 @@ static void bench_products(struct check *check, const struct block_halves *halve
         check_case(check, "k=%d tokens=%d", K, TOKENS);
         if (check_begin(check, check->tested->gemm_q8[format->scaling], "gemm_q8.%s", desc->name))
             check_bench(check, bench_gemm_q8, &b, 0, operations * TOKENS);
+    }
+    if (check->tested == check->reference && check_begin(check, true, "pack.%s", desc->name)) {
+        b.file_row_bytes = K / desc->block * desc->bytes;
+        struct guarded file = guarded_make(PANEL_ROWS * b.file_row_bytes, 0);
+        b.file_rows = file.data;
+        check_bench(check, bench_pack, &b, bytes, 0);
+        guarded_free(&file);
     }
     for (size_t t = 0; t < TOKENS; t++)
         check->reference->round_f16(source, K, &b.weight.segments, (float *)(void *)(rows.data + t * b.stride));
