@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { THREADS_MAX = 1024, BATCH_MAX = 65536, CONTEXT_MAX = 1 << 24, BAR_WIDTH = 20, LINE_WIDTH = 78 };
 
@@ -94,7 +95,7 @@ void progress_end(struct progress *progress)
 
 bool compute_talks(const struct compute_options *options)
 {
-    return options->verbose || is_live_terminal(stderr);
+    return options->verbose || isatty(STDERR_FILENO);
 }
 
 static void log_to_stderr(void *user, mote_log_level level, const char *message)

@@ -143,7 +143,7 @@ static json_t *decode_line(void *user, const json_t *line, mote_error *error)
     if (member_ids(line, &ids, error) == MOTE_OK && member_bool(line, "special", &special, error) == MOTE_OK &&
         mote_detokenize(model, ids.values, ids.count, special, &text, &size, error) == MOTE_OK) {
         bool valid = utf8_check(text, size, &bad);
-        answer = json_pack("{s:o, s:o}", "text", valid ? json_stringn(text, size) : json_null(), "hex",
+        answer = json_pack("{s:o, s:o}", "text", valid ? json_stringn(text ? text : "", size) : json_null(), "hex",
                            bytes_to_hex(text, size));
     }
     mote_free(text);
@@ -269,13 +269,13 @@ static int tokenize_main(int argc, char **argv)
     if (!options.model) {
         return usage_error(&command_tokenize, "which model? Give a GGUF file");
     }
-    if (positionals.count > 1 || (given && (options.file || options.jsonl))) {
-        return usage_error(&command_tokenize, "unexpected argument \"%s\": the text is given once",
-                           positionals.values[positionals.count - 1]);
-    }
     if (options.ids + options.count + options.json + options.decode + options.jsonl > 1 &&
         !(options.decode && options.jsonl && !options.ids && !options.count && !options.json)) {
         return usage_error(&command_tokenize, "--ids, --count, --json, --decode and --jsonl exclude each other");
+    }
+    if (positionals.count > 1 || (given && (options.file || options.jsonl))) {
+        return usage_error(&command_tokenize, "unexpected argument \"%s\": the text is given once",
+                           positionals.values[positionals.count - 1]);
     }
     if (options.jsonl && (options.special || options.bos || options.file)) {
         return usage_error(&command_tokenize, "with --jsonl each line of standard input says what it wants: "
