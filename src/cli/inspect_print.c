@@ -268,6 +268,27 @@ void inspect_print_tensors(const json_t *tensors)
     printf("%zu tensors, %s\n", json_array_size(tensors), format_bytes(bytes).text);
 }
 
+// What a step does: "add + rms_norm"; all else as it is.
+static struct cell step_cell(const json_t *value)
+{
+    if (!json_is_array(value) || !json_is_string(json_array_get(value, 0))) {
+        return value_cell(value, 0);
+    }
+    char *text = NULL;
+    size_t size = 0, i;
+    const json_t *name;
+    FILE *out = open_memstream(&text, &size);
+    if (out) {
+        json_array_foreach(value, i, name)
+        {
+            fputs(i ? " + " : "", out);
+            print_value(out, name, 0, VALUE_WIDTH);
+        }
+        fclose(out);
+    }
+    return cell_of(text, size);
+}
+
 // The steps are objects; their members are the columns, as the first step names them.
 void inspect_print_plan(const json_t *plan)
 {
@@ -289,7 +310,7 @@ void inspect_print_plan(const json_t *plan)
         json_object_foreach((json_t *)first, key, value)
         {
             if (column++ < COLUMNS_MAX) {
-                table_add(&table, value_cell(json_object_get(step, key), 0));
+                table_add(&table, step_cell(json_object_get(step, key)));
             }
         }
     }

@@ -80,7 +80,8 @@ bool nearest_name(const char *typed, const char *names, size_t *distance, char *
     for (size_t name_size; (name_size = next_name(&names, &name)) > 0;) {
         size_t d = edit_distance(typed, typed_size, name, name_size);
         size_t longer = typed_size > name_size ? typed_size : name_size;
-        bool begins = typed_size >= (typed[0] == '-' ? 4 : 2) && typed_size < name_size && memcmp(typed, name, typed_size) == 0;
+        bool begins =
+            typed_size >= (typed[0] == '-' ? 4 : 2) && typed_size < name_size && memcmp(typed, name, typed_size) == 0;
         d = begins ? 1 : d;
         // A third of the letters may be wrong, so that "-x" is not taken for any other letter.
         if (d <= longer / 3 && d < *distance && name_size < size) {

@@ -65,7 +65,7 @@ class Bench(CliTest):
     def test_settings_reach_the_engine(self):
         result = self.results(LLAMA, *SHORT, "--precision", "f32", "-b", "8")[0]
         self.assertEqual((result["precision"], result["kv"], result["n_batch"]), ("f32", "f32", 8))
-        self.assertEqual(self.results(LLAMA, *SHORT, "--kv", "q8_0")[0]["kv"], "q8_0")
+        self.assertEqual(self.results(MODELS / "qwen3.gguf", *SHORT, "--kv", "q8_0")[0]["kv"], "q8_0")
         self.assertEqual(self.results(LLAMA, *SHORT, env=environment(MOTE_ISA="c"))[0]["isa"], "c")
 
     def test_machine(self):

@@ -47,8 +47,8 @@ class Inspect(CliTest):
         self.assertIn(f"{len(plan['steps'])} steps", self.text("inspect", LLAMA, "--plan"))
 
     def test_memory_follows_the_options(self):
-        def memory(*args):
-            return self.json(LLAMA, *args)["memory"]
+        def memory(*args, model=MODELS / "qwen3.gguf"):  # Q8_0 wants heads of 32
+            return self.json(model, *args)["memory"]
         small = memory("-c", "64")
         self.assertEqual(small["n_context"], 64)
         self.assertGreater(memory("-c", "4096")["kv"], small["kv"])
@@ -61,6 +61,7 @@ class Inspect(CliTest):
         self.assertEqual(memory("-c", "0")["n_context"], 256)
         self.assertEqual(memory()["n_context"], 256)
         self.assertEqual(small["total"], sum(small[part] for part in ("weights", "kv", "work", "logits")))
+        self.assertIn("32", self.json(LLAMA, "--kv", "q8_0")["error"])
         self.assertIn("Memory at a context of 64", self.text("inspect", LLAMA, "-c", "64"))
         self.fails(1, "inspect", LLAMA, "-ctk", "f32", "-ctv", "q8_0", mentions=["f32", "q8_0"])
 
