@@ -119,7 +119,7 @@ class OtherFiles(CliTest):
     def test_logits_and_perplexity_of_a_reference(self):
         reference = LLAMA.with_suffix(".golden.gguf")
         self.fails(1, "run", reference, "-p", "a", mentions="token")
-        self.fails(1, "logits", reference, "--tokens", reference, "-o", self.folder / "o", mentions="architecture")
+        self.fails(1, "logits", reference, "--tokens", reference, "-o", self.folder / "o", mentions="tokenizer")
 
     def test_cut_short_while_being_read(self):
         model = self.model()

@@ -27,7 +27,8 @@ class Inspect(CliTest):
         self.assertEqual(about["version"], 3)
         self.assertEqual(about["size"], LLAMA.stat().st_size)
         self.assertEqual(about["model"]["architecture"], "llama")
-        self.assertEqual(self.text("inspect", "-m", LLAMA), text)
+        same = self.text("inspect", "-m", LLAMA)  # but for the memory that is free
+        self.assertEqual(same.split("free now")[0], text.split("free now")[0])
 
     def test_tensors(self):
         tensors = {t["name"]: t for t in self.json(LLAMA, "--tensors")}
