@@ -55,27 +55,48 @@ AVX2_INLINE void score_tile(const void *k, load_page *load, const float *q, size
             _mm256_storeu_ps(scores[h] + first_key + 8 * r, acc[h][r]);
 }
 
-// Σ (dk · dq) · isum over blocks of 32, for one head. |k| as u8 times q with k's sign: k may be -128, q is not.
-AVX2_INLINE void score_q8_0(const struct attention_chunk *chunk, const float *q, size_t head_dim, float *scores)
+// isum of a block of 32 dimensions for 8 keys. |k| as u8 times q with k's sign: k may be -128, q is not.
+AVX2_INLINE void score_block(const int8_t *k, const uint8_t q8[HEADS][32], int heads, __m256i sum[HEADS])
 {
-    const int8_t *k = chunk->k;
-    for (uint32_t p = 0; p < PAGE_POSITIONS; p += 8)
-        _mm256_storeu_ps(scores + p, _mm256_setzero_ps());
+    AVX2_UNROLL
+    for (int h = 0; h < heads; h++)
+        sum[h] = _mm256_setzero_si256();
+    AVX2_UNROLL
+    for (int g = 0; g < AVX2_GROUPS; g++) {
+        const __m256i key = avx2_load32(k + 4 * PAGE_POSITIONS * g), magnitude = _mm256_abs_epi8(key);
+        AVX2_UNROLL
+        for (int h = 0; h < heads; h++) {
+            const __m256i x = _mm256_sign_epi8(avx2_broadcast4(q8[h] + 4 * g), key);
+            const __m256i pairs = _mm256_maddubs_epi16(magnitude, x);
+            sum[h] = _mm256_add_epi32(sum[h], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        }
+    }
+}
+
+// Σ (dk · dq) · isum over blocks of 32, one chain in ascending blocks.
+AVX2_INLINE void score_q8_0(const struct attention_chunk *chunk, const float *q, size_t q_stride, int heads,
+                            size_t head_dim, float scores[HEADS][PAGE_POSITIONS])
+{
+    for (int h = 0; h < heads; h++)
+        for (int p = 0; p < PAGE_POSITIONS; p += 8)
+            _mm256_storeu_ps(scores[h] + p, _mm256_setzero_ps());
     for (size_t block = 0; block < head_dim / 32; block++) {
-        float dq;
-        uint8_t q8[32];
-        _mm256_storeu_si256((__m256i *)q8, avx2_q8_block(q + 32 * block, &dq));
+        float dq[HEADS];
+        uint8_t q8[HEADS][32];
+        for (int h = 0; h < heads; h++) {
+            const __m256i bytes = avx2_q8_block(q + (size_t)h * q_stride + 32 * block, &dq[h]);
+            _mm256_storeu_si256((__m256i *)q8[h], bytes);
+        }
         for (uint32_t p = chunk->first / 8 * 8; p < chunk->last; p += 8) {
-            __m256i sum = _mm256_setzero_si256();
+            __m256i sum[HEADS];
+            score_block((const int8_t *)chunk->k + (block * 8 * PAGE_POSITIONS + p) * 4, q8, heads, sum);
+            const __m256 dk = _mm256_loadu_ps(chunk->k_scale + block * PAGE_POSITIONS + p);
             AVX2_UNROLL
-            for (size_t g = 0; g < 8; g++) {
-                const __m256i key = avx2_load32(k + ((block * 8 + g) * PAGE_POSITIONS + p) * 4);
-                const __m256i x = _mm256_sign_epi8(avx2_broadcast4(q8 + 4 * g), key);
-                const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(key), x);
-                sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+            for (int h = 0; h < heads; h++) {
+                const __m256 d = _mm256_mul_ps(dk, avx2_set(dq[h]));
+                const __m256 score = _mm256_loadu_ps(scores[h] + p);
+                _mm256_storeu_ps(scores[h] + p, _mm256_fmadd_ps(d, _mm256_cvtepi32_ps(sum[h]), score));
             }
-            const __m256 d = _mm256_mul_ps(_mm256_loadu_ps(chunk->k_scale + block * PAGE_POSITIONS + p), avx2_set(dq));
-            _mm256_storeu_ps(scores + p, _mm256_fmadd_ps(d, _mm256_cvtepi32_ps(sum), _mm256_loadu_ps(scores + p)));
         }
     }
 }
@@ -196,8 +217,7 @@ AVX2_INLINE void attend_heads(const struct attention_chunk *chunk, enum kv_kind 
 {
     float scores[HEADS][PAGE_POSITIONS];
     if (kind == KV_Q8_0)
-        for (int h = 0; h < heads; h++)
-            score_q8_0(chunk, q + (size_t)h * q_stride, head_dim, scores[h]);
+        score_q8_0(chunk, q, q_stride, heads, head_dim, scores);
     else
         for (uint32_t key = chunk->first / LANES * LANES; key < chunk->last; key += LANES)
             score_tile(chunk->k, load, q, q_stride, heads, head_dim, key, scores);
