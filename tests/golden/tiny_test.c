@@ -18,8 +18,12 @@ struct tiny {
 };
 
 static const struct tiny tiny_models[] = {
-    {"llama", 1.7e-2, 0xfcf91d79352393e2, 0x1f22f07075020f03}, {"llama-overflow", 1.7e-2, 0xfcf91d79352393e2, 0x1f22f07075020f03}, {"llama-rope3", 1.6e-2, 0xfc6cf685f09fc77a, 0x0dcf562671e046b5},
-    {"qwen2", 1.6e-2, 0xe868c92e4b76a782, 0x27e24f2e0a730f50}, {"qwen3", 7.5e-3, 0x7ef572c50485e046, 0x0f54779be1e4aaa0},          {"gemma3", 9.3e-3, 0xd72c50e9036b9593, 0x9e3fa70b79df6648},
+    {"llama", 1.7e-2, 0xfcf91d79352393e2, 0x1f22f07075020f03},
+    {"llama-overflow", 1.7e-2, 0xfcf91d79352393e2, 0x1f22f07075020f03},
+    {"llama-rope3", 1.6e-2, 0xfc6cf685f09fc77a, 0x0dcf562671e046b5},
+    {"qwen2", 1.6e-2, 0xe868c92e4b76a782, 0x27e24f2e0a730f50},
+    {"qwen3", 7.5e-3, 0x7ef572c50485e046, 0x0f54779be1e4aaa0},
+    {"gemma3", 9.3e-3, 0xd72c50e9036b9593, 0x9e3fa70b79df6648},
 };
 
 enum { N_TINY = sizeof(tiny_models) / sizeof(tiny_models[0]) };
