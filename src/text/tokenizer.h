@@ -34,25 +34,32 @@ struct token_ids { // zeros: empty
     size_t capacity;
 };
 
-// Reads tokenizer.ggml.* of an open file. pre_override: a name for tokenizer.ggml.pre, or NULL.
+// Reads tokenizer.ggml.* of an open file, which may be closed then. pre_override: a name for tokenizer.ggml.pre, or
+// NULL. A gpt2 vocabulary without tokenizer.ggml.pre gets the pre-tokenizer "default", as llama.cpp has it for such
+// files.
 enum status tokenizer_create(const struct gguf *gguf, const char *pre_override, struct tokenizer **tokenizer,
                              struct error *error);
 void tokenizer_destroy(struct tokenizer *tokenizer);
 
 // Appends the ids of text to *ids. Control tokens are recognised in text only where the whole token lies within one
 // of the `special` ranges (ascending, disjoint, touching ones merged; none: never); user-defined tokens everywhere.
-// Neither BOS nor EOS is added. Invalid UTF-8 is tokenized byte by byte as U+FFFD or bytes, as documented; never an error.
+// Neither BOS nor EOS is added. Bytes that are not UTF-8 are characters of their own, one each: gpt2 and llama with
+// byte tokens keep them as bytes, so that they come back in decoding; other llama vocabularies give the unknown token.
+// Bytes without a token vanish (gpt2). `llama` puts its space prefix at the start and behind every control token.
 enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
                              const struct text_range *special, size_t n_special, struct token_ids *ids,
                              struct error *error);
 void token_ids_free(struct token_ids *ids);
 bool token_ids_append(struct token_ids *ids, int32_t id);
 
-// The bytes of ids, appended to *text; control tokens are written only where `special`. An id out of range is an error.
+// The bytes of ids, appended to *text; control and unknown tokens are written only where `special`. An id out of range
+// is an error. The bytes need not be UTF-8.
 enum status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, bool special,
                              struct buffer *text, struct error *error);
 
-// Streaming: bytes of one id after another, holding back what is not yet a whole UTF-8 character.
+// Streaming: bytes of one id after another, holding back what is not yet a whole UTF-8 character. All that is written,
+// joined, is what tokenizer_decode gives, with U+FFFD for each longest beginning of a character that goes wrong, and
+// for each other byte that is not UTF-8.
 struct detokenizer {
     const struct tokenizer *tokenizer;
     bool special; // write control tokens
@@ -70,8 +77,8 @@ size_t tokenizer_n_tokens(const struct tokenizer *tokenizer);
 struct gguf_string tokenizer_piece(const struct tokenizer *tokenizer, int32_t id);
 enum token_type tokenizer_type(const struct tokenizer *tokenizer, int32_t id);
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *piece, size_t size); // −1: no such piece
-int32_t tokenizer_bos(const struct tokenizer *tokenizer); // −1: none
-int32_t tokenizer_eos(const struct tokenizer *tokenizer); // −1: none
+int32_t tokenizer_bos(const struct tokenizer *tokenizer);                                  // −1: none
+int32_t tokenizer_eos(const struct tokenizer *tokenizer);                                  // −1: none
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer); // by the file's key, else by the model's default
 bool tokenizer_adds_eos(const struct tokenizer *tokenizer);
 // Whether id ends a generation: eos, eot, eom, and known end-of-turn pieces (<|im_end|>, <end_of_turn>, <|eot_id|> …).
