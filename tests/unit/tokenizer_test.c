@@ -15,8 +15,8 @@
 
 static struct tokenizer *open_tokenizer(const char *path)
 {
-    struct gguf *gguf;
-    struct tokenizer *tokenizer;
+    struct gguf *gguf = NULL;
+    struct tokenizer *tokenizer = NULL;
     struct error error = {0};
     if (gguf_open(path, &gguf, &error) != STATUS_OK || tokenizer_create(gguf, NULL, &tokenizer, &error) != STATUS_OK)
         fail_msg("%s: %s", path, error.message);
