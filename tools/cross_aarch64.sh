@@ -25,17 +25,19 @@ for package in "$folder"/debs/*.deb; do
 done
 
 libraries=$folder/root/usr/lib/aarch64-linux-gnu
+emulator="['qemu-aarch64', '-L', '/usr/aarch64-linux-gnu', '-E', 'LD_LIBRARY_PATH=$libraries:$folder/root/lib/aarch64-linux-gnu']"
 cat >"$folder/aarch64.cross" <<EOF
 [binaries]
 c = 'aarch64-linux-gnu-gcc'
 ar = 'aarch64-linux-gnu-ar'
 strip = 'aarch64-linux-gnu-strip'
 pkgconfig = 'pkg-config'
-exe_wrapper = ['qemu-aarch64', '-L', '/usr/aarch64-linux-gnu', '-E', 'LD_LIBRARY_PATH=$libraries:$folder/root/lib/aarch64-linux-gnu']
+exe_wrapper = $emulator
 
 [properties]
 pkg_config_libdir = '$libraries/pkgconfig'
 needs_exe_wrapper = true
+mote_emulator = $emulator
 
 [built-in options]
 c_args = ['-isystem', '$folder/root/usr/include', '-isystem', '$folder/root/usr/include/aarch64-linux-gnu']
