@@ -198,7 +198,7 @@ static mote_status make_tokens(struct bench *bench, size_t count, mote_error *er
     return MOTE_OK;
 }
 
-static double describe_number(const mote_model *model, mote_description what, const char *key)
+static double describe_number(mote_model *model, mote_description what, const char *key)
 {
     char *text = NULL;
     double number = 0;

@@ -29,7 +29,7 @@ static const struct option inspect_table[] = {
 };
 
 // NULL, with *error: it could not be described.
-static json_t *describe(const mote_model *model, mote_description what, const mote_engine_params *params,
+static json_t *describe(mote_model *model, mote_description what, const mote_engine_params *params,
                         mote_error *error)
 {
     char *text = NULL;

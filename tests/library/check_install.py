@@ -56,13 +56,12 @@ def main():
                            LD_LIBRARY_PATH=str(files["libmote.so"].parent))
         version = run(["pkg-config", "--modversion", "mote"], env=environment).strip()
         (folder / "program.c").write_text(PROGRAM)
-        for kind, options in ("shared", []), ("static", ["--static"]):
-            flags = run(["pkg-config", "--cflags", "--libs", *options, "mote"], env=environment).split()
-            # The system's own libraries are not under the root.
-            flags = [flag if not flag.startswith(f"-L{root}/usr/lib") else "-L" + flag[2 + len(str(root)):]
-                     for flag in flags]
-            if kind == "static":
-                flags = [str(files["libmote.a"]) if flag == "-lmote" else flag for flag in flags]
+        flags = run(["pkg-config", "--cflags", "--libs", "mote"], env=environment).split()
+        # Statically: the archive, and the system's own libraries, which are not under the root.
+        private = run(["pkg-config", "--print-requires-private", "mote"], env=environment).split()
+        private = run(["pkg-config", "--libs", *private]).split()
+        archived = [str(files["libmote.a"]) if flag == "-lmote" else flag for flag in flags]
+        for kind, flags in ("shared", flags), ("static", archived + private + ["-lm", "-pthread"]):
             program = folder / kind
             run([*compiler, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", str(folder / "program.c"),
                  "-o", str(program), *flags])
