@@ -29,7 +29,7 @@ static void sip_round(uint64_t v[4])
     v[2] = rotate(v[2], 32);
 }
 
-static uint32_t hash_key(uint64_t seed, const char *key, size_t size)
+uint32_t map_hash(uint64_t seed, const char *key, size_t size)
 {
     uint64_t other = rotate(seed, 29) ^ 0x9e3779b97f4a7c15u; // the second half of SipHash's key
     uint64_t v[4] = {seed ^ 0x736f6d6570736575u, other ^ 0x646f72616e646f6du, seed ^ 0x6c7967656e657261u,
@@ -55,7 +55,7 @@ static uint32_t hash_key(uint64_t seed, const char *key, size_t size)
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-static uint64_t random_seed(const void *address)
+uint64_t map_random_seed(const void *address)
 {
     uint64_t seed = 0;
 #ifdef __linux__
@@ -86,7 +86,7 @@ bool map_reserve(struct map *map, size_t count)
     if (!entries)
         return false;
     if (map->capacity == 0)
-        map->seed = random_seed(entries);
+        map->seed = map_random_seed(entries);
     for (size_t i = 0; i < map->capacity; i++) {
         if (!map->entries[i].key)
             continue;
@@ -120,7 +120,7 @@ bool map_add(struct map *map, const char *key, size_t size, uint32_t value, bool
         return false;
     if (!key)
         key = ""; // NULL marks a free entry
-    uint32_t hash = hash_key(map->seed, key, size);
+    uint32_t hash = map_hash(map->seed, key, size);
     struct map_entry *entry = find_entry(map, key, size, hash);
     bool is_new = !entry->key;
     if (is_new) {
@@ -140,7 +140,7 @@ bool map_find(const struct map *map, const char *key, size_t size, uint32_t *val
         return false;
     if (!key)
         key = "";
-    const struct map_entry *entry = find_entry(map, key, size, hash_key(map->seed, key, size));
+    const struct map_entry *entry = find_entry(map, key, size, map_hash(map->seed, key, size));
     if (!entry->key)
         return false;
     if (value)

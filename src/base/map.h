@@ -30,6 +30,11 @@ bool map_reserve(struct map *map, size_t count);
 // *added (may be NULL) is false. Returns false where memory ran out.
 bool map_add(struct map *map, const char *key, size_t size, uint32_t value, bool *added, uint32_t *existing);
 
+// What the map is built on, for other tables whose keys come from files: SipHash-1-3, and a seed that nobody can guess
+// (address: anything that differs between runs, used where the system has no random numbers).
+uint32_t map_hash(uint64_t seed, const char *key, size_t size);
+uint64_t map_random_seed(const void *address);
+
 bool map_find(const struct map *map, const char *key, size_t size, uint32_t *value);
 
 #endif
