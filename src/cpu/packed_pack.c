@@ -2,6 +2,7 @@
 // a unit of one row apart; one writer puts 16 of them together.
 #include "cpu/packed_layout.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 // One row's 32 elements of a block format, taken apart.
@@ -22,10 +23,12 @@ static void split_nibbles(const uint8_t *bytes, uint8_t *q)
 // Bit i of the 32 bits at `bits` becomes bit 4 of q[i].
 static void add_fifth_bits(const uint8_t *bits, uint8_t *q)
 {
-    uint32_t word;
-    memcpy(&word, bits, sizeof(word));
-    for (int i = 0; i < 32; i++)
-        q[i] |= (uint8_t)((word >> i & 1) << 4);
+    for (int i = 0; i < 4; i++) { // 8 elements: byte j of `spread` is not 0 where bit j is set, at most 0x80
+        uint64_t elements, spread = bits[i] * 0x0101010101010101u & 0x8040201008040201u;
+        memcpy(&elements, q + 8 * i, sizeof(elements));
+        elements |= (spread + 0x7f7f7f7f7f7f7f7fu) >> 3 & 0x1010101010101010u;
+        memcpy(q + 8 * i, &elements, sizeof(elements));
+    }
 }
 
 // d f16, q[16]
@@ -183,30 +186,23 @@ static const unit_reader unit_readers[PACKED_COUNT] = {
     [PACKED_Q5_K] = read_q5_k, [PACKED_Q6_K] = read_q6_k,
 };
 
-// Merges word `row` of a vector (4 bytes of one row) with bits.
-static void merge_word(uint8_t *vectors, uint32_t vector, size_t row, uint32_t bits)
-{
-    uint8_t *at = vectors + 64 * vector + 4 * row;
-    uint32_t word;
-    memcpy(&word, at, sizeof(word));
-    word |= bits;
-    memcpy(at, &word, sizeof(word));
-}
-
-// Puts the integers of one row into a unit whose bits are zero.
+// Puts the integers of one row into a unit.
 static void write_q(const struct unit_layout *layout, uint8_t *unit, size_t row, const uint8_t *q)
 {
-    uint8_t *low = unit + layout->low_offset, *high = unit + layout->high_offset;
+    uint8_t *low = unit + layout->low_offset + 4 * row, *high = unit + layout->high_offset + 4 * row;
     const uint32_t low_mask = 0x01010101u * ((1u << layout->low_bits) - 1);
     const uint32_t high_mask = 0x01010101u * ((1u << layout->high_bits) - 1);
+    uint32_t groups[8], low_words[8] = {0}, high_words[2] = {0}; // the row's 4 bytes of each vector
+    memcpy(groups, q, sizeof(groups));
     for (uint32_t group = 0; group < 8; group++) {
-        struct unit_place place = unit_place(layout, group);
-        uint32_t word;
-        memcpy(&word, q + 4 * group, sizeof(word));
-        merge_word(low, place.low_vector, row, (word & low_mask) << place.low_shift);
-        if (layout->high_bits > 0)
-            merge_word(high, place.high_vector, row, (word >> layout->low_bits & high_mask) << place.high_shift);
+        const struct unit_place place = unit_place(layout, group);
+        low_words[place.low_vector] |= (groups[group] & low_mask) << place.low_shift;
+        high_words[place.high_vector] |= (groups[group] >> layout->low_bits & high_mask) << place.high_shift;
     }
+    for (uint32_t vector = 0; vector < layout->low_bits; vector++)
+        memcpy(low + 64 * vector, &low_words[vector], sizeof(low_words[0]));
+    for (uint32_t vector = 0; vector < layout->high_bits; vector++)
+        memcpy(high + 64 * vector, &high_words[vector], sizeof(high_words[0]));
 }
 
 static void pack_blocks(const struct packed *packed, uint8_t *panel, const uint8_t *rows, size_t row_bytes,
@@ -233,14 +229,23 @@ static void pack_blocks(const struct packed *packed, uint8_t *panel, const uint8
     }
 }
 
-// Plain types: a transposition of elements of 2 or 4 bytes.
+// Plain types: a transposition. Elements of 2 or 4 bytes, 16 of a row at a time, so that what is written stays near.
 static void pack_plain(const struct packed *packed, uint8_t *panel, const uint8_t *rows, size_t row_bytes,
                        size_t n_rows)
 {
-    const size_t size = packed->format->unit_bytes / PANEL_ROWS;
-    for (size_t row = 0; row < n_rows; row++)
-        for (size_t i = 0; i < packed->k; i++)
-            memcpy(panel + (i * PANEL_ROWS + row) * size, rows + row * row_bytes + i * size, size);
+    enum { TILE = 16 };
+    const bool wide = packed->format->unit_bytes == 4 * PANEL_ROWS;
+    for (size_t begin = 0; begin < packed->k; begin += TILE) {
+        const size_t end = packed->k - begin < TILE ? packed->k : begin + TILE;
+        for (size_t row = 0; row < n_rows; row++) {
+            const uint8_t *from = rows + row * row_bytes;
+            for (size_t i = begin; i < end; i++)
+                if (wide)
+                    memcpy(panel + 4 * (i * PANEL_ROWS + row), from + 4 * i, 4);
+                else
+                    memcpy(panel + 2 * (i * PANEL_ROWS + row), from + 2 * i, 2);
+        }
+    }
 }
 
 void packed_pack_panel(const struct packed *packed, size_t panel, const uint8_t *rows, size_t row_bytes, size_t n_rows)

@@ -385,6 +385,7 @@ static void bench_products(struct check *check, const struct block_halves *halve
     }
     if (check->tested == check->reference && check_begin(check, true, "pack.%s", desc->name)) {
         b.file_row_bytes = K / desc->block * desc->bytes;
+        check_case(check, "k=%d panels=%zu", K, b.weight.n_panels);
         struct guarded file = guarded_make(PANEL_ROWS * b.file_row_bytes, 0);
         b.file_rows = file.data;
         check_bench(check, bench_pack, &b, bytes, 0);
