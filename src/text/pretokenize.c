@@ -51,8 +51,8 @@ static enum status unknown_name(const char *name, struct error *error)
         buffer_append_text(&known, rules->names);
     }
     enum status status =
-        error_set(error, STATUS_UNSUPPORTED, "unknown pre-tokenizer '%s' (tokenizer.ggml.pre); known ones: %s", name,
-                  known.data ? known.data : "");
+        error_set(error, STATUS_UNSUPPORTED, "unknown pre-tokenizer '%.100s' (tokenizer.ggml.pre); known ones: %s",
+                  name, known.data ? known.data : "");
     buffer_free(&known);
     return status;
 }
@@ -76,7 +76,7 @@ enum status pretokenizer_create(const char *name, struct pretokenizer **pretoken
         if (!compiled) {
             pretokenizer_destroy(made);
             return error_set(error, code == PCRE2_ERROR_NOMEMORY ? STATUS_MEMORY : STATUS_UNSUPPORTED,
-                             "this PCRE2 does not compile the pre-tokenizer '%s' (error %d at %zu)", name, code,
+                             "this PCRE2 does not compile the pre-tokenizer '%.100s' (error %d at %zu)", name, code,
                              (size_t)offset);
         }
         made->codes[made->n_rules] = compiled;
