@@ -115,7 +115,7 @@ struct kv_functions {
     void (*add_values)(const struct attention_chunk *chunk, const float *weights, size_t v_dim, float *o);
 };
 
-// A macro's worth of arguments, once: what the table's attend functions take.
+// Where the states of the query heads go: m[n_q], l[n_q], o[n_q][o_stride].
 struct attend_out {
     float *m, *l, *o;
     size_t o_stride;
