@@ -24,6 +24,7 @@ DESTDIR =
 prefix =
 
 PYTHON = python3
+NINJA = $(shell command -v ninja || command -v ninja-build || echo samu)
 CLANG_FORMAT = clang-format-14
 CACHE := $(or $(MOTE_CACHE),$(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME)/mote,$(HOME)/.cache/mote))
 export MOTE_CACHE := $(CACHE)
@@ -36,7 +37,7 @@ model = "$$(if [ -n "$(MODEL)" ]; then echo "$(MODEL)"; else $(PYTHON) tools/fet
 .PHONY: all demo test test-offline test-long bench install format format-check tidy clean tests-built
 
 all: $(BUILD)/build.ninja
-	@meson compile -C $(BUILD) everything-but-tests
+	@$(NINJA) -C $(BUILD) everything-but-tests
 
 $(BUILD)/build.ninja:
 	@sh tools/setup.sh build
@@ -49,7 +50,7 @@ demo:
 
 tests-built: $(BUILD)/build.ninja
 	@meson configure $(BUILD) -Dtests=enabled
-	@meson compile -C $(BUILD)
+	@$(NINJA) -C $(BUILD)
 
 test:
 	@sh tools/setup.sh --install build test $(call fetch_group,smollm2 gemma3-270m)
@@ -76,7 +77,7 @@ bench:
 	@model=$(model) && $(BUILD)/mote bench "$$model"
 
 install: all
-	@$(if $(prefix),meson configure $(BUILD) -Dprefix="$(prefix)" && meson compile -C $(BUILD) everything-but-tests)
+	@$(if $(prefix),meson configure $(BUILD) -Dprefix="$(prefix)" && $(NINJA) -C $(BUILD) everything-but-tests)
 	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
 
 format:
