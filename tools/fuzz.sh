@@ -17,7 +17,7 @@ if [ ! -f "$build/build.ninja" ]; then
     CC=$compiler meson setup "$build" "$source" -Dfuzz=true -Dtests=disabled -Db_sanitize=address,undefined \
         -Db_lundef=false -Dbuildtype=debugoptimized -Doptimization=2
 fi
-meson compile -C "$build"
+meson compile -C "$build" fuzzers
 build=$(cd "$build" && pwd)
 
 fuzz_one() {
