@@ -271,7 +271,7 @@ static json_t *error_line(const char *message)
 static json_t *answer_line(json_line_fn handle, void *user, const char *data, size_t size, bool *failed)
 {
     json_error_t problem;
-    json_t *line = json_loadb(data, size, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &problem);
+    json_t *line = json_loadb(data, size, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
     mote_error error = {0};
     json_t *answer = NULL;
     if (json_is_object(line)) {
@@ -303,7 +303,7 @@ int json_lines_run(json_line_fn handle, void *user)
             continue;
         }
         // Each answer is flushed, so that a program may wait for it before it sends the next line.
-        bool printed = print_json_line(answer_line(handle, user, data, (size_t)size, &failed));
+        bool printed = print_json_ascii(answer_line(handle, user, data, (size_t)size, &failed));
         if (!output_ok()) {
             free(data);
             return EXIT_FAILED;

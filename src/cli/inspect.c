@@ -29,8 +29,7 @@ static const struct option inspect_table[] = {
 };
 
 // NULL, with *error: it could not be described.
-static json_t *describe(mote_model *model, mote_description what, const mote_engine_params *params,
-                        mote_error *error)
+static json_t *describe(mote_model *model, mote_description what, const mote_engine_params *params, mote_error *error)
 {
     char *text = NULL;
     json_t *value = NULL;

@@ -162,6 +162,11 @@ static bool print_json(json_t *value, size_t flags)
     return fputc('\n', stdout) != EOF && ok;
 }
 
+bool print_json_ascii(json_t *value)
+{
+    return print_json(value, JSON_ENSURE_ASCII);
+}
+
 bool print_json_line(json_t *value)
 {
     return print_json(value, 0);

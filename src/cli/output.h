@@ -39,6 +39,8 @@ bool output_ok(void);
 // One JSON value as a line, UTF-8, ended by LF; drops the reference. False where memory ran out or the value is not
 // UTF-8.
 bool print_json_line(json_t *value);
+// The same with all that is not ASCII escaped: many readers take U+0085 or U+2028 within a line for its end.
+bool print_json_ascii(json_t *value);
 // The same over several lines, for people.
 bool print_json_pretty(json_t *value);
 

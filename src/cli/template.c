@@ -89,7 +89,8 @@ static int render_file(const struct renderer *renderer, const char *path)
         return fail(&error);
     }
     json_error_t problem;
-    json_t *input = json_loadb(text.data, text.size, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &problem);
+    json_t *input =
+        json_loadb(text.data, text.size, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
     free(text.data);
     if (json_is_array(input)) { // the messages alone
         input = json_pack("{s:o, s:b}", "messages", input, "add_generation_prompt", 1);

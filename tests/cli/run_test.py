@@ -146,6 +146,28 @@ class Compute(CliTest):
         self.ok("run", odd, "--raw", "-p", "a", "-n", "1", "--pre", "gpt-2")
         self.fails(1, "run", LLAMA, "--raw", "-p", "a", "--pre", "nosuch", mentions="nosuch")
 
+    def test_more_memory_than_there_is(self):
+        llama = Gguf(LLAMA)
+        deep = Gguf(LLAMA)
+        deep.tensors = {name: tensor for name, tensor in llama.tensors.items() if not name.startswith("blk.")}
+        for i in range(64):  # 8 kB of KV cache a position: 128 GiB in all
+            deep.tensors |= {name.replace("blk.0.", f"blk.{i}."): tensor for name, tensor in llama.tensors.items()
+                             if name.startswith("blk.0.")}
+        deep.keys["llama.block_count"] = (U32, 64)
+        model = deep.write(self.folder / "deep.gguf")
+        args = ("run", model, "--raw", "-p", "a", "-n", "1", "-c", "16777216")
+        done = self.run_mote(*args)
+        if done.returncode == 0:
+            print("skipped: a context that does not fit: this machine has more memory than the test asks for")
+            return
+        self.assertRegex(done.stderr.decode(), r"16777216.*only \d+ MiB.*-c \d+ fits.*--force")
+        fits = done.stderr.decode().split("-c ")[1].split()[0]
+        self.assertLess(int(fits), 16777216)
+        # With --force it goes on: the system gives the memory or does not, and that is another error.
+        forced = self.run_mote(*args, "--force")
+        self.assertNotIn(b"--force", forced.stderr)
+        self.assertTrue(forced.returncode == 0 or b"out of memory" in forced.stderr, forced)
+
     def test_every_tiny_model_answers(self):
         for model in sorted(MODELS.glob("*.gguf")):
             if not model.name.endswith(".golden.gguf"):

@@ -26,6 +26,13 @@ class Template(CliTest):
             {"template": "", "input": {}},
         ]), [{"output": "é\0!"}, {"output": "012"}, {"output": ""}])
 
+    def test_an_answer_is_one_line_to_every_reader(self):
+        odd = "a\u2028b\u0085c\x0bd\u2029\U0001f600"
+        data = json.dumps({"template": "{{ x }}", "input": {"x": odd}}).encode()
+        out = self.ok("template", "--jsonl", stdin=data)
+        self.assertEqual(len(out.decode().splitlines()), 1)
+        self.assertEqual(json.loads(out), {"output": odd})
+
     def test_the_models_template(self):
         case = {"input": {"messages": MESSAGES, "add_generation_prompt": True}}
         expected = [{"output": "<|bos|>user:Hi €\0\x1b<|eos|>assistant:"}]
