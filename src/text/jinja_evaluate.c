@@ -100,6 +100,9 @@ static bool evaluate_slice(struct jinja *jinja, const struct jinja_node *node, s
         if (node->slice.parts[i] && !jinja_evaluate(jinja, node->slice.parts[i], scope, &parts[i]))
             return false;
     }
+    // Jinja folds constants, and what it cannot fold of them is undefined instead of an error: 5[1:].
+    if (node->slice.object->kind == NODE_CONSTANT && object.kind != VALUE_STRING)
+        return value_undefined_text(jinja, "a constant cannot be sliced", out);
     return value_slice(jinja, object, parts, out);
 }
 

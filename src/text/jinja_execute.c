@@ -26,6 +26,24 @@ bool scope_set(struct jinja *jinja, struct jinja_scope *scope, const struct jinj
     return true;
 }
 
+bool scope_begin(struct jinja *jinja, struct jinja_scope *scope, const struct scope_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        struct value undefined;
+        if (!value_undefined_name(jinja, plan->names[i], &undefined) ||
+            !scope_set(jinja, scope, plan->names[i], undefined))
+            return false;
+    }
+    return true;
+}
+
+// A scope inside of outer, begun.
+static struct jinja_scope *open_scope(struct jinja *jinja, struct jinja_scope *outer, const struct scope_plan *plan)
+{
+    struct jinja_scope *scope = scope_create(jinja, outer);
+    return scope && scope_begin(jinja, scope, plan) ? scope : NULL;
+}
+
 static bool assign_tuple(struct jinja *jinja, const struct jinja_node *target, struct value value,
                          struct jinja_scope *scope)
 {
@@ -128,7 +146,7 @@ static enum flow execute_set(struct jinja *jinja, const struct jinja_node *node,
 
 static enum flow execute_set_block(struct jinja *jinja, const struct jinja_node *node, struct jinja_scope *scope)
 {
-    struct jinja_scope *inner = scope_create(jinja, scope);
+    struct jinja_scope *inner = open_scope(jinja, scope, &node->set.plan);
     struct value value;
     enum flow flow;
     if (!inner || !jinja_capture(jinja, &node->set.body, inner, &flow, &value))
@@ -146,6 +164,14 @@ static enum flow execute_macro(struct jinja *jinja, const struct jinja_node *nod
     return result(macro_create(jinja, node, scope, &macro) && scope_set(jinja, scope, node->macro.name, macro));
 }
 
+// What a filter or call block gives is written as it is.
+static bool write_text(struct jinja *jinja, struct value value)
+{
+    if (value.kind != VALUE_STRING)
+        return jinja_fail(jinja, "the block gives %s, not str", value_type_name(value));
+    return writer_string(jinja->output, value.string);
+}
+
 static enum flow execute_call_block(struct jinja *jinja, const struct jinja_node *node, struct jinja_scope *scope)
 {
     const struct jinja_node *call = node->macro.call;
@@ -161,24 +187,24 @@ static enum flow execute_call_block(struct jinja *jinja, const struct jinja_node
         named[i] = arguments.named[i];
     named[arguments.n_named++] = (struct binding){jinja->syntax->caller, caller};
     arguments.named = named;
-    return result(jinja_call(jinja, function, &arguments, &text) && print_value(jinja, text));
+    return result(jinja_call(jinja, function, &arguments, &text) && write_text(jinja, text));
 }
 
 static enum flow execute_filter_block(struct jinja *jinja, const struct jinja_node *node, struct jinja_scope *scope)
 {
-    struct jinja_scope *inner = scope_create(jinja, scope);
+    struct jinja_scope *inner = open_scope(jinja, scope, &node->filter_block.plan);
     struct value text;
     enum flow flow;
     if (!inner || !jinja_capture(jinja, &node->filter_block.body, inner, &flow, &text))
         return FLOW_FAILED;
     if (flow != FLOW_NORMAL)
         return flow;
-    return result(jinja_apply_filter(jinja, node->filter_block.filter, text, inner, &text) && print_value(jinja, text));
+    return result(jinja_apply_filter(jinja, node->filter_block.filter, text, inner, &text) && write_text(jinja, text));
 }
 
 static enum flow execute_with(struct jinja *jinja, const struct jinja_node *node, struct jinja_scope *scope)
 {
-    struct jinja_scope *inner = scope_create(jinja, scope);
+    struct jinja_scope *inner = open_scope(jinja, scope, &node->with.plan);
     for (size_t i = 0; inner && i < node->with.targets.count; i++) {
         struct value value;
         if (!jinja_evaluate(jinja, node->with.values.items[i], scope, &value) ||
@@ -200,14 +226,14 @@ static enum flow execute_block(struct jinja *jinja, const struct jinja_node *nod
 
 bool jinja_call_block(struct jinja *jinja, const struct jinja_node *block, struct jinja_scope *scope, struct value *out)
 {
-    struct jinja_scope *inner = scope_create(jinja, scope);
+    struct jinja_scope *inner = open_scope(jinja, scope, &block->block.plan);
     enum flow flow;
     return inner && jinja_capture(jinja, &block->block.body, inner, &flow, out);
 }
 
 static enum flow execute_autoescape(struct jinja *jinja, const struct jinja_node *node, struct jinja_scope *scope)
 {
-    struct jinja_scope *inner = scope_create(jinja, scope);
+    struct jinja_scope *inner = open_scope(jinja, scope, &node->autoescape.plan);
     struct value value;
     bool before = jinja->autoescape;
     if (!inner || !jinja_evaluate(jinja, node->autoescape.value, scope, &value))
@@ -220,8 +246,8 @@ static enum flow execute_autoescape(struct jinja *jinja, const struct jinja_node
 
 static enum flow execute_generation(struct jinja *jinja, const struct jinja_node *node, struct jinja_scope *scope)
 {
-    struct jinja_scope *inner = scope_create(jinja, scope);
-    return inner ? jinja_execute(jinja, &node->items, inner) : FLOW_FAILED;
+    struct jinja_scope *inner = open_scope(jinja, scope, &node->autoescape.plan);
+    return inner ? jinja_execute(jinja, &node->autoescape.body, inner) : FLOW_FAILED;
 }
 
 static enum flow execute_break(struct jinja *jinja, const struct jinja_node *node, struct jinja_scope *scope)

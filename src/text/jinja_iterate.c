@@ -112,13 +112,29 @@ bool iterator_next(struct jinja *jinja, struct jinja_iterator *iterator, struct 
     return done;
 }
 
+static bool next_of_nothing(struct jinja *jinja, struct jinja_iterator *iterator, struct value *item)
+{
+    (void)item;
+    return jinja_fail(jinja, "'%s' object is not iterable", value_type_name(iterator->subject));
+}
+
 bool iterator_create(struct jinja *jinja, struct value over,
                      bool (*next)(struct jinja *, struct jinja_iterator *, struct value *), void *state,
                      const char *type_name, struct value *out)
 {
     struct jinja_iterator *iterator = jinja_alloc(jinja, 1, sizeof *iterator);
-    if (!iterator || !iterator_open(jinja, over, &iterator->source))
+    if (!iterator)
         return false;
+    if (value_is_iterable(over) && over.kind != VALUE_LOOP) {
+        if (!iterator_open(jinja, over, &iterator->source))
+            return false;
+    } else { // a generator fails when it is asked for its first element, not before
+        iterator->source = jinja_alloc(jinja, 1, sizeof *iterator->source);
+        if (!iterator->source)
+            return false;
+        iterator->source->next = next_of_nothing;
+        iterator->source->subject = over;
+    }
     iterator->next = next;
     iterator->state = state;
     iterator->type_name = type_name;

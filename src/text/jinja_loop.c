@@ -26,7 +26,8 @@ static bool fetch(struct jinja *jinja, struct jinja_loop *loop, struct value *it
         if (item->kind == VALUE_ABSENT || !loop->node->loop.test)
             return true;
         loop->tests->count = 0;
-        if (!jinja_assign(jinja, loop->node->loop.target, *item, loop->tests) ||
+        if (!scope_begin(jinja, loop->tests, &loop->node->loop.test_plan) ||
+            !jinja_assign(jinja, loop->node->loop.target, *item, loop->tests) ||
             !jinja_evaluate(jinja, loop->node->loop.test, loop->tests, &test))
             return false;
         if (value_truth(test))
@@ -91,7 +92,8 @@ static enum flow run(struct jinja *jinja, struct jinja_loop *loop)
         if (loop->current.kind == VALUE_ABSENT)
             break;
         scope->count = 0;
-        if (!scope_set(jinja, scope, jinja->syntax->loop, (struct value){.kind = VALUE_LOOP, .loop = loop}) ||
+        if (!scope_begin(jinja, scope, &node->loop.body_plan) ||
+            !scope_set(jinja, scope, jinja->syntax->loop, (struct value){.kind = VALUE_LOOP, .loop = loop}) ||
             !jinja_assign(jinja, node->loop.target, loop->current, scope))
             return FLOW_FAILED;
         flow = jinja_execute(jinja, &node->loop.body, scope);
@@ -104,7 +106,9 @@ static enum flow run(struct jinja *jinja, struct jinja_loop *loop)
     if (ran || node->loop.otherwise.count == 0)
         return FLOW_NORMAL;
     struct jinja_scope *otherwise = scope_create(jinja, loop->outer);
-    return otherwise ? jinja_execute(jinja, &node->loop.otherwise, otherwise) : FLOW_FAILED;
+    return otherwise && scope_begin(jinja, otherwise, &node->loop.otherwise_plan)
+               ? jinja_execute(jinja, &node->loop.otherwise, otherwise)
+               : FLOW_FAILED;
 }
 
 static struct jinja_loop *create(struct jinja *jinja, const struct jinja_node *node, struct value iterable,

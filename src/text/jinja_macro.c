@@ -123,7 +123,8 @@ bool macro_call(struct jinja *jinja, struct jinja_macro *macro, const struct arg
     bool caller_autoescape = jinja->autoescape;
     jinja->autoescape = macro->autoescape;
     enum flow flow;
-    bool done = bind_arguments(jinja, macro, arguments, scope, used) &&
+    bool done = scope_begin(jinja, scope, &macro->node->macro.plan) &&
+                bind_arguments(jinja, macro, arguments, scope, used) &&
                 (!macro->node->macro.signature.takes_caller || bind_caller(jinja, arguments, scope, used)) &&
                 bind_kwargs(jinja, macro, arguments, scope, used) && bind_varargs(jinja, macro, arguments, scope) &&
                 jinja_capture(jinja, &macro->node->macro.body, scope, &flow, out);

@@ -194,32 +194,53 @@ const struct jinja_node *parse_target(struct parser *parser, bool with_namespace
     return tuple ? tuple : first;
 }
 
+// One branch of an `if` from its test on, up to the tag that ends it. layer: where its names go.
+static bool parse_branch(struct parser *parser, struct branch *branch, bool otherwise, struct symbol_layer *layer)
+{
+    static const char *const ends[] = {"elif", "else", "endif", NULL}, *const last_ends[] = {"endif", NULL};
+    if (!otherwise && !(branch->test = parse_tuple(parser, false, NULL, false)))
+        return false;
+    if (!parser_check_unknown(parser) || !expect_end_of_tag(parser))
+        return false;
+    symbols_enter(&parser->symbols, layer);
+    bool done = parse_body(parser, &branch->body, otherwise ? last_ends : ends);
+    symbols_leave(&parser->symbols);
+    return done;
+}
+
+// An elif is an `if` of its own inside the second branch.
+static bool parse_elif(struct parser *parser, struct branch *branch, struct symbol_branches *branches)
+{
+    struct symbol_branches inner = {0};
+    symbols_enter(&parser->symbols, &branches->layers[1]);
+    bool done =
+        parse_branch(parser, branch, false, &inner.layers[0]) && symbols_merge(parser->jinja, &parser->symbols, &inner);
+    symbols_leave(&parser->symbols);
+    return done;
+}
+
 static const struct jinja_node *parse_if(struct parser *parser)
 {
-    static const char *const ends[] = {"elif", "else", "endif", NULL};
     struct jinja_node *node = parser_node(parser, NODE_IF);
+    struct symbol_branches branches = {0};
     size_t capacity = 0;
     bool tolerant = parser->tolerant;
     parser->tolerant = true; // unknown filters in it are found out when they are reached
     for (bool more = true; node && more;) {
-        void *branches = node->branches.branches;
-        if (!jinja_grow(parser->jinja, &branches, &capacity, node->branches.count + 1, sizeof(struct branch)))
+        void *grown = node->branches.branches;
+        if (!jinja_grow(parser->jinja, &grown, &capacity, node->branches.count + 1, sizeof(struct branch)))
             return NULL;
-        node->branches.branches = branches;
+        node->branches.branches = grown;
         struct branch *branch = &node->branches.branches[node->branches.count++];
         *branch = (struct branch){0};
-        bool otherwise = node->branches.count > 1 && token_is_name(parser->token - 1, "else");
-        if (!otherwise && !(branch->test = parse_tuple(parser, false, NULL, false)))
-            return NULL;
-        if (!parser_check_unknown(parser) || !expect_end_of_tag(parser))
-            return NULL;
-        static const char *const last_ends[] = {"endif", NULL};
-        if (!parse_body(parser, &branch->body, otherwise ? last_ends : ends))
+        bool first = node->branches.count == 1, otherwise = !first && token_is_name(parser->token - 1, "else");
+        if (!(first || otherwise ? parse_branch(parser, branch, otherwise, &branches.layers[otherwise ? 2 : 0])
+                                 : parse_elif(parser, branch, &branches)))
             return NULL;
         more = !token_is_name(parser->token++, "endif");
     }
     parser->tolerant = tolerant;
-    return node;
+    return node && symbols_merge(parser->jinja, &parser->symbols, &branches) ? node : NULL;
 }
 
 static bool assigns_loop(const struct parser *parser, const struct jinja_node *target)
@@ -230,6 +251,13 @@ static bool assigns_loop(const struct parser *parser, const struct jinja_node *t
         if (assigns_loop(parser, target->items.items[i]))
             return true;
     return false;
+}
+
+// A scope that begins with the loop's target.
+static bool open_loop_scope(struct parser *parser, const struct jinja_node *node, struct scope_plan *plan)
+{
+    return symbols_open(parser->jinja, &parser->symbols, plan, false) &&
+           symbols_store_target(parser->jinja, &parser->symbols, node->loop.target, true);
 }
 
 static const struct jinja_node *parse_for(struct parser *parser)
@@ -247,32 +275,37 @@ static const struct jinja_node *parse_for(struct parser *parser)
         return NULL;
     }
     node->loop.iterable = parse_tuple(parser, false, "recursive", false);
-    if (!node->loop.iterable)
+    if (!node->loop.iterable || !parser_check_unknown(parser))
         return NULL;
     bool tolerant = parser->tolerant;
-    if (!parser_check_unknown(parser))
-        return NULL;
     parser->tolerant = false; // a loop has a scope of its own, in which Jinja is strict again
+    if (!open_loop_scope(parser, node, &node->loop.test_plan))
+        return NULL;
     if (parser_skip_name(parser, "if") && !(node->loop.test = parse_expression(parser, true)))
         return NULL;
+    symbols_close(&parser->symbols);
     node->loop.recursive = parser_skip_name(parser, "recursive");
-    if (!parser_check_unknown(parser) || !expect_end_of_tag(parser))
+    if (!parser_check_unknown(parser) || !expect_end_of_tag(parser) ||
+        !open_loop_scope(parser, node, &node->loop.body_plan))
         return NULL;
     parser->loops++;
     bool done = parse_body(parser, &node->loop.body, ends);
     parser->loops--;
-    if (!done)
+    symbols_close(&parser->symbols);
+    if (!done || !symbols_open(parser->jinja, &parser->symbols, &node->loop.otherwise_plan, false))
         return NULL;
     if (token_is_name(parser->token++, "else"))
         if (!expect_end_of_tag(parser) || !parse_body(parser, &node->loop.otherwise, last_ends) || !parser->token++)
             return NULL;
+    symbols_close(&parser->symbols);
     parser->tolerant = tolerant;
     return node;
 }
 
 // A body with a scope of its own, up to its end tag. filters: what its text passes through (in that scope), or NULL.
-static bool parse_inner(struct parser *parser, const struct jinja_node **filters, struct node_list *body,
-                        const char *const *ends)
+// The scope must be open, and is closed.
+static bool parse_scoped(struct parser *parser, const struct jinja_node **filters, struct node_list *body,
+                         const char *const *ends)
 {
     bool tolerant = parser->tolerant;
     if (!parser_check_unknown(parser))
@@ -283,7 +316,14 @@ static bool parse_inner(struct parser *parser, const struct jinja_node **filters
     bool done = parser_check_unknown(parser) && expect_end_of_tag(parser) && parse_body(parser, body, ends);
     parser->tolerant = tolerant;
     parser->token += done;
+    symbols_close(&parser->symbols);
     return done;
+}
+
+static bool parse_inner(struct parser *parser, const struct jinja_node **filters, struct node_list *body,
+                        struct scope_plan *plan, const char *const *ends)
+{
+    return symbols_open(parser->jinja, &parser->symbols, plan, false) && parse_scoped(parser, filters, body, ends);
 }
 
 static const struct jinja_node *parse_set(struct parser *parser)
@@ -298,14 +338,18 @@ static const struct jinja_node *parse_set(struct parser *parser)
     }
     if (parser_skip(parser, "=")) {
         node->set.value = parse_tuple(parser, true, NULL, false);
-        return node->set.value ? node : NULL;
+        return node->set.value && symbols_store_target(parser->jinja, &parser->symbols, node->set.target, false) ? node
+                                                                                                                 : NULL;
     }
     node->kind = NODE_SET_BLOCK;
     bool filtered = parser_skip(parser, "|");
-    return parse_inner(parser, filtered ? &node->set.value : NULL, &node->set.body, ends) ? node : NULL;
+    if (!symbols_store_target(parser->jinja, &parser->symbols, node->set.target, false))
+        return NULL;
+    return parse_inner(parser, filtered ? &node->set.value : NULL, &node->set.body, &node->set.plan, ends) ? node
+                                                                                                           : NULL;
 }
 
-// (a, b=1, …)
+// (a, b=1, …): in the macro's own scope.
 static bool parse_signature(struct parser *parser, struct macro_signature *signature)
 {
     size_t names_capacity = 0, defaults_capacity = 0;
@@ -335,6 +379,11 @@ static bool parse_signature(struct parser *parser, struct macro_signature *signa
         signature->names[signature->count] = name;
         signature->defaults[signature->count++] = otherwise;
     }
+    for (size_t i = 0; i < signature->count; i++) {
+        const struct jinja_node parameter = {.kind = NODE_NAME, .name = signature->names[i]};
+        if (!symbols_store_target(parser->jinja, &parser->symbols, &parameter, true))
+            return false;
+    }
     return true;
 }
 
@@ -353,6 +402,7 @@ static bool parse_macro_body(struct parser *parser, struct jinja_node *node, con
     parser->macro = marks.outer;
     parser->loops = loops;
     parser->tolerant = tolerant;
+    symbols_close(&parser->symbols);
     if (!done)
         return false;
     parser->token++;
@@ -374,7 +424,10 @@ static const struct jinja_node *parse_macro(struct parser *parser)
 {
     static const char *const ends[] = {"endmacro", NULL};
     struct jinja_node *node = parser_node(parser, NODE_MACRO);
-    if (!node || !(node->macro.name = parse_name(parser)) || !parse_signature(parser, &node->macro.signature))
+    if (!node || !(node->macro.name = parse_name(parser)) ||
+        !symbols_store(parser->jinja, &parser->symbols, node->macro.name) ||
+        !symbols_open(parser->jinja, &parser->symbols, &node->macro.plan, false) ||
+        !parse_signature(parser, &node->macro.signature))
         return NULL;
     return parse_macro_body(parser, node, ends) ? node : NULL;
 }
@@ -383,9 +436,13 @@ static const struct jinja_node *parse_call_block(struct parser *parser)
 {
     static const char *const ends[] = {"endcall", NULL};
     struct jinja_node *node = parser_node(parser, NODE_CALL_BLOCK);
-    if (!node || (token_is(parser->token, "(") && !parse_signature(parser, &node->macro.signature)))
+    if (!node || !symbols_open(parser->jinja, &parser->symbols, &node->macro.plan, false) ||
+        (token_is(parser->token, "(") && !parse_signature(parser, &node->macro.signature)))
         return NULL;
+    struct symbol_scope *inner = parser->symbols.scope;
+    symbols_close(&parser->symbols); // what is called belongs to the scope outside
     node->macro.call = parse_expression(parser, true);
+    parser->symbols.scope = inner;
     if (!node->macro.call)
         return NULL;
     if (node->macro.call->kind != NODE_CALL) {
@@ -399,7 +456,10 @@ static const struct jinja_node *parse_filter_block(struct parser *parser)
 {
     static const char *const ends[] = {"endfilter", NULL};
     struct jinja_node *node = parser_node(parser, NODE_FILTER_BLOCK);
-    return node && parse_inner(parser, &node->filter_block.filter, &node->filter_block.body, ends) ? node : NULL;
+    return node && parse_inner(parser, &node->filter_block.filter, &node->filter_block.body, &node->filter_block.plan,
+                               ends)
+               ? node
+               : NULL;
 }
 
 static const struct jinja_node *parse_with(struct parser *parser)
@@ -416,7 +476,12 @@ static const struct jinja_node *parse_with(struct parser *parser)
             !node_list_add(parser->jinja, &node->with.values, value))
             return NULL;
     }
-    return node && parse_inner(parser, NULL, &node->with.body, ends) ? node : NULL;
+    if (!node || !symbols_open(parser->jinja, &parser->symbols, &node->with.plan, false))
+        return NULL;
+    for (size_t i = 0; i < node->with.targets.count; i++)
+        if (!symbols_store_target(parser->jinja, &parser->symbols, node->with.targets.items[i], true))
+            return NULL;
+    return parse_scoped(parser, NULL, &node->with.body, ends) ? node : NULL;
 }
 
 static const struct jinja_node *parse_block(struct parser *parser)
@@ -437,7 +502,8 @@ static const struct jinja_node *parse_block(struct parser *parser)
     uint32_t loops = parser->loops;
     parser->loops = 0;
     if (!node_list_add(parser->jinja, &parser->syntax->blocks, node) ||
-        !parse_inner(parser, NULL, &node->block.body, ends))
+        !symbols_open(parser->jinja, &parser->symbols, &node->block.plan, true) ||
+        !parse_scoped(parser, NULL, &node->block.body, ends))
         return NULL;
     parser->loops = loops;
     if (parser->token->kind == TOKEN_NAME && parser->token->size == named->size &&
@@ -452,14 +518,18 @@ static const struct jinja_node *parse_autoescape(struct parser *parser)
     struct jinja_node *node = parser_node(parser, NODE_AUTOESCAPE);
     if (!node || !(node->autoescape.value = parse_expression(parser, true)))
         return NULL;
-    return parse_inner(parser, NULL, &node->autoescape.body, ends) ? node : NULL;
+    return parse_inner(parser, NULL, &node->autoescape.body, &node->autoescape.plan, ends) ? node : NULL;
 }
 
 static const struct jinja_node *parse_generation(struct parser *parser)
 {
     static const char *const ends[] = {"endgeneration", NULL};
     struct jinja_node *node = parser_node(parser, NODE_GENERATION);
-    return node && parse_inner(parser, NULL, &node->items, ends) ? node : NULL;
+    uint32_t loops = parser->loops;
+    parser->loops = 0; // it is a call block, which no break leaves
+    bool done = node && parse_inner(parser, NULL, &node->autoescape.body, &node->autoescape.plan, ends);
+    parser->loops = loops;
+    return done ? node : NULL;
 }
 
 static const struct jinja_node *parse_break(struct parser *parser)
@@ -604,5 +674,6 @@ bool jinja_parse(struct jinja *jinja, const char *source, size_t size, struct ji
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         if (!(*own[i].string = parser_intern(&parser, own[i].name, strlen(own[i].name))))
             return false;
-    return parse_body(&parser, &syntax->body, NULL);
+    return symbols_open(jinja, &parser.symbols, &syntax->plan, false) && parse_body(&parser, &syntax->body, NULL) &&
+           symbols_finish(jinja, &parser.symbols);
 }

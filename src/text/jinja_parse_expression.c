@@ -54,7 +54,7 @@ static const struct jinja_node *parse_name_or_word(struct parser *parser)
                                                                        : value_bool(words[i].meaning == WORD_TRUE));
     struct jinja_node *node = parser_node(parser, NODE_NAME);
     struct jinja_string *name = parser_intern(parser, token->data, token->size);
-    if (!node || !name || !mark_macros(parser, name))
+    if (!node || !name || !mark_macros(parser, name) || !symbols_load(parser->jinja, &parser->symbols, name))
         return NULL;
     node->line = token->line;
     node->name = name;

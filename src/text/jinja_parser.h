@@ -2,7 +2,7 @@
 #ifndef MOTE_TEXT_JINJA_PARSER_H
 #define MOTE_TEXT_JINJA_PARSER_H
 
-#include "text/jinja_syntax.h"
+#include "text/jinja_symbols.h"
 
 enum { PARSE_DEPTH = 200 }; // nested brackets, signs, tags: far above what people write, far below what the stack bears
 
@@ -16,6 +16,7 @@ struct parser {
     const struct token *token; // the current one
     struct jinja_dict *names;  // interned
     struct jinja_syntax *syntax;
+    struct symbol_table symbols;
     struct macro_marks *macro;
     const struct jinja_node *unknown; // a filter or test that does not exist, seen in the current expression
     uint32_t depth;

@@ -60,6 +60,8 @@ bool jinja_capture(struct jinja *jinja, const struct node_list *body, struct jin
 bool jinja_assign(struct jinja *jinja, const struct jinja_node *target, struct value value, struct jinja_scope *scope);
 bool scope_set(struct jinja *jinja, struct jinja_scope *scope, const struct jinja_string *name, struct value value);
 struct jinja_scope *scope_create(struct jinja *jinja, struct jinja_scope *outer);
+// Binds the names that begin as undefined.
+bool scope_begin(struct jinja *jinja, struct jinja_scope *scope, const struct scope_plan *plan);
 bool jinja_call_block(struct jinja *jinja, const struct jinja_node *block, struct jinja_scope *scope,
                       struct value *out);
 

@@ -116,6 +116,13 @@ struct comparison {
     const struct jinja_node *right;
 };
 
+// Names that begin as undefined in a scope (jinja_symbols.h).
+struct scope_plan {
+    struct jinja_string **names;
+    size_t count;
+    bool apart;
+};
+
 struct branch {
     const struct jinja_node *test; // NULL: else
     struct node_list body;
@@ -136,7 +143,7 @@ struct jinja_node {
     union {
         struct value constant;
         struct jinja_string *name; // interned: equal names are one pointer
-        struct node_list items;    // LIST, TUPLE, CONCAT; DICT: keys and values in turn; PRINT; GENERATION
+        struct node_list items;    // LIST, TUPLE, CONCAT; DICT: keys and values in turn; PRINT
         struct {
             const struct jinja_node *object;
             struct jinja_string *name;
@@ -186,43 +193,53 @@ struct jinja_node {
             struct node_list body;
             struct node_list otherwise;
             bool recursive;
+            struct scope_plan test_plan;
+            struct scope_plan body_plan;
+            struct scope_plan otherwise_plan;
         } loop;
         struct {
             const struct jinja_node *target;
             const struct jinja_node *value; // of SET_BLOCK: the filter, or NULL
             struct node_list body;          // of SET_BLOCK
+            struct scope_plan plan;
         } set;
         struct {
             struct jinja_string *name; // NULL: of a call block
             struct macro_signature signature;
             struct node_list body;
             const struct jinja_node *call; // of a call block
+            struct scope_plan plan;
         } macro;
         struct {
             const struct jinja_node *filter;
             struct node_list body;
+            struct scope_plan plan;
         } filter_block;
         struct {
             struct node_list targets;
             struct node_list values;
             struct node_list body;
+            struct scope_plan plan;
         } with;
         struct {
             struct jinja_string *name;
             struct node_list body;
+            struct scope_plan plan;
             bool scoped;
             bool required;
         } block;
         struct {
-            const struct jinja_node *value;
+            const struct jinja_node *value; // NULL: of GENERATION
             struct node_list body;
-        } autoescape;
+            struct scope_plan plan;
+        } autoescape; // also GENERATION
     };
 };
 
 struct jinja_syntax {
     struct node_list body;
     struct node_list blocks;
+    struct scope_plan plan; // of the template's top level
     // Names that the evaluator itself binds, interned like the template's.
     struct jinja_string *loop, *caller, *varargs, *kwargs, *self;
 };

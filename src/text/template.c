@@ -58,6 +58,7 @@ static bool run(struct jinja *jinja, const char *source, size_t size, const json
     jinja->syntax = &syntax;
     jinja->line = 1;
     return jinja->context && jinja->root && fill_context(jinja, input) && jinja_parse(jinja, source, size, &syntax) &&
+           scope_begin(jinja, jinja->root, &syntax.plan) &&
            scope_set(jinja, jinja->root, syntax.self, (struct value){.kind = VALUE_SELF}) &&
            jinja_execute(jinja, &syntax.body, jinja->root) != FLOW_FAILED;
 }
