@@ -188,7 +188,7 @@ static int32_t sample(const struct mote_sampler *sampler, size_t n, uint64_t pos
     struct candidate best = candidates[0];
     for (size_t i = 1; i < n; i++)
         best = before(candidates[i], best) ? candidates[i] : best;
-    if (sampler->sampling.temperature == 0)
+    if (sampler->sampling.temperature == 0 || isinf(best.logit)) // an infinite logit is certain
         return best.id;
 
     n = keep_top_k(candidates, n, (size_t)(sampler->sampling.top_k > 0 ? sampler->sampling.top_k : 0));

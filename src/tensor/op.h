@@ -28,6 +28,10 @@ struct op_desc {
 
 const struct op_desc *op_get(enum op op);
 
+// The one way to ask for placements: the op's rule, or, where it has none, everything replicated.
+void op_place(const struct op_desc *desc, const struct node *node, const struct placement *have, struct placement *need,
+              struct placement *result);
+
 extern const struct op_desc op_embed;
 extern const struct op_desc op_rms_norm;
 extern const struct op_desc op_matmul;

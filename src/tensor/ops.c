@@ -21,6 +21,18 @@ const struct op_desc *op_get(enum op op)
     return table[op];
 }
 
+void op_place(const struct op_desc *desc, const struct node *node, const struct placement *have, struct placement *need,
+              struct placement *result)
+{
+    if (desc->place != NULL) {
+        desc->place(node, have, need, result);
+        return;
+    }
+    for (uint32_t i = 0; i < node->n_sources; i++)
+        need[i] = placement_replicate();
+    *result = placement_replicate();
+}
+
 void op_describe_tensor(const struct tensor *tensor, char *text, size_t size)
 {
     if (tensor->rows != ROWS_NONE)

@@ -4,8 +4,11 @@
 static enum status infer(const struct node *node, struct tensor *result, struct error *error)
 {
     const struct tensor *weight = node->sources[0];
-    if (weight->rows != ROWS_NONE || weight->n_dims != 2)
-        return error_set(error, STATUS_INVALID, "embed: %s is not a table [width, n_vocab]", weight->name);
+    if (weight->rows != ROWS_NONE || weight->n_dims != 2) {
+        char text[128];
+        op_describe_tensor(weight, text, sizeof(text));
+        return error_set(error, STATUS_INVALID, "embed: %s is not a table [width, n_vocab]", text);
+    }
     result->ne[0] = weight->ne[0];
     result->rows = ROWS_BATCH;
     return STATUS_OK;

@@ -6,9 +6,13 @@ static enum status infer(const struct node *node, struct tensor *result, struct 
 {
     const struct tensor *x = node->sources[0], *weight = node->sources[1];
     size_t width = node->attributes.head_dim ? node->attributes.head_dim : x->ne[0];
-    if (weight->rows != ROWS_NONE || weight->ne[0] != width || x->ne[0] % width != 0)
-        return error_set(error, STATUS_INVALID, "rms_norm: %s has shape [%zu], but the norm is over %zu elements",
-                         weight->name, weight->ne[0], width);
+    if (weight->rows != ROWS_NONE || weight->n_dims != 1 || weight->ne[0] != width || x->ne[0] % width != 0) {
+        char a[128], b[128];
+        op_describe_tensor(weight, a, sizeof(a));
+        op_describe_tensor(x, b, sizeof(b));
+        return error_set(error, STATUS_INVALID, "rms_norm: %s does not fit a norm of %s over %zu elements", a, b,
+                         width);
+    }
     result->ne[0] = x->ne[0];
     result->rows = x->rows;
     return STATUS_OK;
