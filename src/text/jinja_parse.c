@@ -194,53 +194,37 @@ const struct jinja_node *parse_target(struct parser *parser, bool with_namespace
     return tuple ? tuple : first;
 }
 
-// One branch of an `if` from its test on, up to the tag that ends it. layer: where its names go.
-static bool parse_branch(struct parser *parser, struct branch *branch, bool otherwise, struct symbol_layer *layer)
+// One branch of an `if` from its test on, up to the tag that ends it.
+static bool parse_branch(struct parser *parser, struct branch *branch, bool otherwise)
 {
     static const char *const ends[] = {"elif", "else", "endif", NULL}, *const last_ends[] = {"endif", NULL};
     if (!otherwise && !(branch->test = parse_tuple(parser, false, NULL, false)))
         return false;
-    if (!parser_check_unknown(parser) || !expect_end_of_tag(parser))
-        return false;
-    symbols_enter(&parser->symbols, layer);
-    bool done = parse_body(parser, &branch->body, otherwise ? last_ends : ends);
-    symbols_leave(&parser->symbols);
-    return done;
-}
-
-// An elif is an `if` of its own inside the second branch.
-static bool parse_elif(struct parser *parser, struct branch *branch, struct symbol_branches *branches)
-{
-    struct symbol_branches inner = {0};
-    symbols_enter(&parser->symbols, &branches->layers[1]);
-    bool done =
-        parse_branch(parser, branch, false, &inner.layers[0]) && symbols_merge(parser->jinja, &parser->symbols, &inner);
-    symbols_leave(&parser->symbols);
-    return done;
+    return parser_check_unknown(parser) && expect_end_of_tag(parser) &&
+           parse_body(parser, &branch->body, otherwise ? last_ends : ends);
 }
 
 static const struct jinja_node *parse_if(struct parser *parser)
 {
     struct jinja_node *node = parser_node(parser, NODE_IF);
-    struct symbol_branches branches = {0};
     size_t capacity = 0;
     bool tolerant = parser->tolerant;
     parser->tolerant = true; // unknown filters in it are found out when they are reached
+    symbols_enter_branch(&parser->symbols);
     for (bool more = true; node && more;) {
-        void *grown = node->branches.branches;
-        if (!jinja_grow(parser->jinja, &grown, &capacity, node->branches.count + 1, sizeof(struct branch)))
+        void *branches = node->branches.branches;
+        if (!jinja_grow(parser->jinja, &branches, &capacity, node->branches.count + 1, sizeof(struct branch)))
             return NULL;
-        node->branches.branches = grown;
+        node->branches.branches = branches;
         struct branch *branch = &node->branches.branches[node->branches.count++];
         *branch = (struct branch){0};
-        bool first = node->branches.count == 1, otherwise = !first && token_is_name(parser->token - 1, "else");
-        if (!(first || otherwise ? parse_branch(parser, branch, otherwise, &branches.layers[otherwise ? 2 : 0])
-                                 : parse_elif(parser, branch, &branches)))
+        if (!parse_branch(parser, branch, node->branches.count > 1 && token_is_name(parser->token - 1, "else")))
             return NULL;
         more = !token_is_name(parser->token++, "endif");
     }
+    symbols_leave_branch(&parser->symbols);
     parser->tolerant = tolerant;
-    return node && symbols_merge(parser->jinja, &parser->symbols, &branches) ? node : NULL;
+    return node;
 }
 
 static bool assigns_loop(const struct parser *parser, const struct jinja_node *target)

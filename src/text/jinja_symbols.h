@@ -1,22 +1,18 @@
 // Which names a scope binds before it runs. Jinja decides where a name is looked up when it compiles a template: a
 // name that a scope sets before it reads it (in the order of the source) is never looked up in the template's
 // variables, neither in that scope nor in those inside it, also where the code that sets it has not run yet. So
-// such names begin as undefined. What is set in only some branches of an `if` does not count.
+// such names begin as undefined. What is set in a branch of an `if` does not count.
 #ifndef MOTE_TEXT_JINJA_SYMBOLS_H
 #define MOTE_TEXT_JINJA_SYMBOLS_H
 
 #include "text/jinja_syntax.h"
 
-struct symbol_layer { // what is known of names in a branch of an `if`, or (at the bottom) in a scope
-    struct symbol_layer *below;
-    struct jinja_dict *states;
-};
-
 struct symbol_scope {
     struct symbol_scope *outer;
     struct symbol_scope *older; // all scopes of the template, newest first
-    struct symbol_layer *layer;
+    struct jinja_dict *states;  // of the names that it speaks of
     struct scope_plan *plan;
+    uint32_t branches; // around the current place, in this scope: what they set may not be set
 };
 
 struct symbol_table {
@@ -34,13 +30,9 @@ bool symbols_store(struct jinja *jinja, struct symbol_table *table, struct jinja
 bool symbols_store_target(struct jinja *jinja, struct symbol_table *table, const struct jinja_node *target,
                           bool parameters);
 
-// The branches of an `if`: the first body, all elifs, else. Between symbols_enter and symbols_leave, names go to one.
-struct symbol_branches {
-    struct symbol_layer layers[3];
-};
-void symbols_enter(struct symbol_table *table, struct symbol_layer *branch);
-void symbols_leave(struct symbol_table *table);
-bool symbols_merge(struct jinja *jinja, struct symbol_table *table, struct symbol_branches *branches);
+// Around the branches of an `if`.
+void symbols_enter_branch(struct symbol_table *table);
+void symbols_leave_branch(struct symbol_table *table);
 
 bool symbols_finish(struct jinja *jinja, struct symbol_table *table);
 
