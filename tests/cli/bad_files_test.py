@@ -19,8 +19,8 @@ FOLDERS = [pathlib.Path(os.environ["MOTE_GGUF_BAD"]),
 HANG = 60  # seconds
 
 
-def cases():
-    for folder in FOLDERS:
+def cases(folders=FOLDERS):
+    for folder in folders:
         manifest = folder / "manifest.jsonl"
         if manifest.exists():
             for line in manifest.read_text(encoding="utf-8").splitlines():
@@ -59,7 +59,7 @@ class BadGguf(CliTest):
 
     def test_other_commands(self):
         """Nothing reads such a file without care: whatever a command does with it, it ends by itself."""
-        for folder, case in cases():
+        for folder, case in cases(FOLDERS[:1]):
             for args in (["inspect"], ["inspect", "--tensors"], ["inspect", "--plan"], ["tokenize", "--count"],
                          ["run", "--raw", "-n", "2", "-t", "1", "-p", "a"]):
                 with self.subTest(file=case["file"], args=args):
