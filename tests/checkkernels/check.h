@@ -17,6 +17,7 @@ struct check {
     const char *filter; // NULL: all kernels
     bool bench;         // time instead of compare
     size_t bench_bytes; // packed weights that a product's bench walks through
+    uint64_t stride;    // of the exhaustive comparison: 1 is all
     uint64_t digest;    // of all that the reference gave, NaN canonical
     uint64_t random;    // state of the generator
     char kernel[64];    // what is being checked

@@ -1,4 +1,5 @@
-// The functions of one number over all 2^32 floats: minutes, so only when asked for. The reference is the C table with
+// The functions of one number over all 2^32 floats, or one in `stride` blocks of 4096: minutes, so only when asked for.
+// The reference is the C table with
 // FMA instructions where there is one, since the other would take hours.
 #include "check.h"
 
@@ -45,7 +46,8 @@ static void check_all(struct check *check, size_t (*run)(const struct kernels *k
     for (int i = 0; i < BLOCK; i++)
         expected.ones[i] = got.ones[i] = 1.0f;
     const size_t failures = check->n_failures;
-    for (uint64_t bits = 0; bits < (uint64_t)1 << 32 && check->n_failures == failures; bits += BLOCK) {
+    for (uint64_t bits = 0; bits < (uint64_t)1 << 32 && check->n_failures == failures;
+         bits += (uint64_t)BLOCK * check->stride) {
         for (uint32_t i = 0; i < BLOCK; i++) {
             const uint32_t pattern = (uint32_t)bits + i;
             memcpy(&expected.x[i], &pattern, sizeof(pattern));

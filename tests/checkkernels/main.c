@@ -11,20 +11,20 @@
 
 static const char usage[] =
     "usage: checkkernels [--filter TEXT] [--table NAME] [--seed N] [--rounds N] [--digest HEX]\n"
-    "                    [--bench] [--bench-mb N] [--exhaustive]\n"
+    "                    [--bench] [--bench-mb N] [--exhaustive N]\n"
     "Compares every table of kernels that this CPU has with the C reference, bit for bit; --bench times them.\n"
     "  --filter TEXT   only kernels whose name contains TEXT (matvec_q8.q4_k, attend, swiglu …)\n"
     "  --table NAME    only this table: c, c-fma, avx2, avx512, neon\n"
     "  --digest HEX    what the reference's own results must come to with this seed, on every machine\n"
-    "  --exhaustive    instead: exp, silu, gelu and rounding to half of all 2^32 floats (minutes)\n"
+    "  --exhaustive N  instead: exp, silu, gelu and rounding to half of all 2^32 floats (1: minutes), or of one in N\n"
     "  --seed N        of the random inputs (printed)\n"
     "  --rounds N      how often everything is repeated with other inputs (default 1)\n"
     "  --bench-mb N    packed weights that the products' benches walk through (default 1)\n";
 
 struct options {
     const char *filter, *table;
-    uint64_t seed, rounds, bench_mb, digest;
-    bool bench, exhaustive;
+    uint64_t seed, rounds, bench_mb, digest, stride;
+    bool bench;
 };
 
 static bool read_number(const char *text, uint64_t *value)
@@ -44,10 +44,6 @@ static bool read_options(int argc, char **argv, struct options *options)
             options->bench = true;
             continue;
         }
-        if (strcmp(argv[i], "--exhaustive") == 0) {
-            options->exhaustive = true;
-            continue;
-        }
         bool known = true;
         if (strcmp(argv[i], "--filter") == 0)
             options->filter = value;
@@ -59,6 +55,8 @@ static bool read_options(int argc, char **argv, struct options *options)
             known = read_number(value, &options->rounds);
         else if (strcmp(argv[i], "--digest") == 0)
             known = read_number(value, &options->digest);
+        else if (strcmp(argv[i], "--exhaustive") == 0)
+            known = read_number(value, &options->stride) && options->stride > 0;
         else if (strcmp(argv[i], "--bench-mb") == 0)
             known = read_number(value, &options->bench_mb);
         else
@@ -93,17 +91,18 @@ static size_t run_table(const struct options *options, const char *name, const s
         .filter = options->filter,
         .bench = options->bench,
         .bench_bytes = (size_t)options->bench_mb << 20,
+        .stride = options->stride,
         .random = options->seed,
     };
     if (options->table && strcmp(options->table, name) != 0)
         return 0;
-    for (uint64_t round = 0; round < options->rounds && !options->exhaustive; round++) {
+    for (uint64_t round = 0; round < options->rounds && options->stride == 0; round++) {
         check_sources(&check);
         check_rows(&check);
         check_products(&check);
         check_attention(&check);
     }
-    if (options->exhaustive)
+    if (options->stride > 0)
         check_exhaustive(&check);
     else if (tested == check.reference && !options->bench)
         check_digest(options, &check);
