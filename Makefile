@@ -46,7 +46,8 @@ $(BUILD)/build.ninja:
 demo:
 	@sh tools/setup.sh --install build $(if $(MODEL),,$(call fetch_group,smollm2))
 	@$(MAKE) --no-print-directory all
-	@model=$(model) && $(BUILD)/mote run "$$model" -p "$(PROMPT)"
+	@model=$(model) && echo "\$$ $(BUILD)/mote run $$model -p \"$(PROMPT)\"" >&2 && \
+	 $(BUILD)/mote run "$$model" -p "$(PROMPT)"
 
 tests-built: $(BUILD)/build.ninja
 	@meson configure $(BUILD) -Dtests=enabled
