@@ -2,10 +2,10 @@
  * mote: runs mixture-of-experts and dense language models from GGUF files.
  *
  * The whole public interface. Handles are opaque; every function that can fail returns a status and fills an error
- * (which may be NULL). Text is UTF-8 with its size in bytes and may contain NULs. What a function hands out as `char **`
- * or `int32_t **` is freed with mote_free. The library never prints, never exits, and takes no lock on your behalf:
- * a model is immutable and may be shared by threads, an engine and its sessions belong to one thread at a time.
- * Compiles as C99 and C++.
+ * (which may be NULL). Text is UTF-8 with its size in bytes and may contain NULs. What a function hands out through a
+ * `char **` or an `int32_t **` is freed with mote_free. The library never prints, never exits, and takes no lock on
+ * your behalf: a model is immutable and may be shared by threads, an engine and its sessions belong to one thread at a
+ * time. Compiles as C99 and C++.
  */
 #ifndef MOTE_H
 #define MOTE_H
@@ -76,7 +76,7 @@ typedef enum mote_description {
     MOTE_METADATA, /* {"version", "files", "size", "keys": [{"key", "type", "count", "value"}] } */
     MOTE_TENSORS,  /* [{"name", "dtype", "shape", "size", "offset", "part"}] */
     MOTE_MODEL,    /* {"architecture", "name", "parameters", "hyperparameters": {…}, "tokenizer": {…}} */
-    MOTE_PLAN      /* {"steps": [{"name", "ops", "kernel", "source", "rows", "bytes"…}], "memory": {…}} for engine params */
+    MOTE_PLAN /* {"steps": [{"name", "ops", "kernel", "source", "rows", "bytes"…}], "memory": {…}} for engine params */
 } mote_description;
 struct mote_engine_params;
 /* A description as JSON text. params is read for MOTE_PLAN only (NULL: the defaults). */
@@ -92,7 +92,7 @@ MOTE_API const char *mote_model_string(const mote_model *model, const char *key)
 typedef struct mote_tensor_info {
     char dtype[16];
     uint32_t n_dims;
-    uint64_t shape[4];   /* shape[0] is contiguous; 1 beyond n_dims */
+    uint64_t shape[4]; /* shape[0] is contiguous; 1 beyond n_dims */
     uint64_t n_elements;
     uint64_t bytes;
 } mote_tensor_info;
@@ -112,8 +112,8 @@ typedef struct mote_range { /* bytes [begin, end) of a text */
 } mote_range;
 
 /*
- * Text to ids. Control tokens are recognised only where they lie wholly within a `special` range (ascending; NULL and 0:
- * nowhere). Neither BOS nor EOS is added: see mote_token_bos and mote_adds_bos.
+ * Text to ids. Control tokens are recognised only where they lie wholly within a `special` range (ascending; NULL and
+ * 0: nowhere). Neither BOS nor EOS is added: see mote_token_bos and mote_adds_bos.
  */
 MOTE_API mote_status mote_tokenize(mote_model *model, const char *text, size_t size, const mote_range *special,
                                    size_t n_special, int32_t **ids, size_t *n_ids, mote_error *error);
@@ -123,8 +123,9 @@ MOTE_API mote_status mote_detokenize(mote_model *model, const int32_t *ids, size
 /* The piece of an id as the file stores it; belongs to the model. */
 MOTE_API mote_status mote_token_piece(mote_model *model, int32_t id, const char **piece, size_t *size,
                                       mote_error *error);
+/* -1: the model has none. */
 MOTE_API mote_status mote_token_specials(mote_model *model, int32_t *bos, int32_t *eos, bool *adds_bos, bool *adds_eos,
-                                         mote_error *error); /* -1: none */
+                                         mote_error *error);
 MOTE_API bool mote_token_is_end(mote_model *model, int32_t id); /* ends a generation */
 MOTE_API bool mote_token_is_control(mote_model *model, int32_t id);
 
@@ -170,8 +171,8 @@ typedef struct mote_engine_params {
     size_t n_logits;   /* rows of logits held at once; 0: 16 */
     mote_precision precision;
     mote_kv kv;
-    const char *isa;   /* "c", "avx2", "avx512", "neon"; NULL: the best that this CPU has */
-    bool force;        /* go on where the predicted memory is more than there is */
+    const char *isa;           /* "c", "avx2", "avx512", "neon"; NULL: the best that this CPU has */
+    bool force;                /* go on where the predicted memory is more than there is */
     mote_progress_fn progress; /* of reading and packing weights */
     void *progress_user;
 } mote_engine_params;
@@ -179,7 +180,7 @@ MOTE_API void mote_engine_params_default(mote_engine_params *params);
 
 typedef struct mote_memory { /* bytes */
     uint64_t weights, kv, work, logits, total;
-    uint64_t available;    /* what the machine has free now */
+    uint64_t available;      /* what the machine has free now */
     uint64_t n_context_fits; /* the largest context that fits; 0: none */
 } mote_memory;
 /* What an engine would take. */
@@ -197,11 +198,11 @@ MOTE_API const char *mote_engine_isa(const mote_engine *engine);
 MOTE_API size_t mote_engine_n_threads(const mote_engine *engine);
 MOTE_API size_t mote_engine_n_context(const mote_engine *engine);
 
-typedef struct mote_cost { /* of one run */
+typedef struct mote_cost {
     double int8_ops, f32_ops; /* multiplications and additions counted apart (two a product) */
     double bytes;             /* weights and KV read */
 } mote_cost;
-/* What n_rows new tokens of one session cost after n_past. */
+/* What a run of n_rows new tokens of one session costs after n_past. */
 MOTE_API void mote_engine_cost(const mote_engine *engine, size_t n_rows, size_t n_past, mote_cost *cost);
 
 typedef struct mote_session mote_session;
@@ -211,7 +212,8 @@ MOTE_API size_t mote_session_n_tokens(const mote_session *session);
 /* Forgets all tokens. */
 MOTE_API void mote_session_clear(mote_session *session);
 
-typedef enum mote_want { MOTE_WANT_NONE, MOTE_WANT_LAST, MOTE_WANT_ALL } mote_want; /* of which tokens logits are wanted */
+/* Of which tokens logits are wanted. */
+typedef enum mote_want { MOTE_WANT_NONE, MOTE_WANT_LAST, MOTE_WANT_ALL } mote_want;
 
 typedef struct mote_input { /* tokens that follow what the session has */
     mote_session *session;
@@ -220,7 +222,7 @@ typedef struct mote_input { /* tokens that follow what the session has */
     mote_want want;
 } mote_input;
 
-/* Logits [n_vocab] after token `index` of input `input`; valid during the call. Non-zero: stop. In ascending order of index. */
+/* Logits [n_vocab] after token `index` of input `input`, index ascending; valid during the call. Non-zero: stop. */
 typedef int (*mote_logits_fn)(void *user, size_t input, size_t index, const float *logits);
 /*
  * Runs all tokens of all inputs (each session at most once), n_batch at a time. Where it fails, sessions keep what went
@@ -255,12 +257,12 @@ MOTE_API mote_status mote_sampler_sample(mote_sampler *sampler, const float *log
 /* ---- the machine ---------------------------------------------------------------------------------------------- */
 
 typedef struct mote_machine {
-    double int8_ops;  /* a second: integer dot products in registers, all threads */
-    double f32_ops;   /* a second: F32 fused multiply-adds, two operations each */
+    double int8_ops;   /* a second: integer dot products in registers, all threads */
+    double f32_ops;    /* a second: F32 fused multiply-adds, two operations each */
     double read_bytes; /* a second: streaming reads of a buffer far larger than the caches */
     char cpu[64];
 } mote_machine;
-/* Measures this machine's limits with n_threads threads (0: all) and the kernels of isa (NULL: the best); takes about a second. */
+/* Measures this machine's limits with n_threads threads (0: all) and the kernels of isa (NULL: the best); about 1 s. */
 MOTE_API mote_status mote_machine_measure(size_t n_threads, const char *isa, mote_machine *machine, mote_error *error);
 /* "c avx2 avx512": the instruction sets that this CPU and build have, best last. */
 MOTE_API const char *mote_machine_isas(void);

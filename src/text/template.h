@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 struct template_limits {
-    uint64_t steps;   // nodes evaluated
-    size_t memory;    // bytes of values
-    size_t output;    // bytes
-    uint32_t depth;   // nesting of expressions, blocks and macro calls
+    uint64_t steps; // nodes evaluated
+    size_t memory;  // bytes of values
+    size_t output;  // bytes
+    uint32_t depth; // nesting of expressions, blocks and macro calls
 };
 extern const struct template_limits template_limits_default;
 
@@ -29,7 +29,7 @@ struct rendered {
 void rendered_free(struct rendered *rendered);
 
 // Renders a template. input: a JSON object, its members are the template's variables. now: seconds since 1970 (UTC
-// calendar) for strftime_now. An error of raise_exception has the template's own message; a partial output is never given.
+// calendar) for strftime_now. An error of raise_exception has the template's own message; no partial output is given.
 enum status template_render(const char *source, size_t size, const json_t *input, int64_t now,
                             const struct template_limits *limits, struct rendered *rendered, struct error *error);
 
