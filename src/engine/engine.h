@@ -95,9 +95,12 @@ void engine_draft_free(struct engine_draft *draft);
 // Pages of a kind that one session with a full context needs.
 size_t pages_per_session(const struct kv_kind_layout *kind, size_t n_context, size_t n_batch);
 enum status pages_create(struct page_pool *pool, size_t n_pages, struct error *error);
+// Whether there are pages for all tokens of the inputs, so that a run does not stop half way. STATUS_FULL: no.
+enum status pages_check(const struct mote_engine *engine, const mote_input *inputs, size_t n_inputs,
+                        struct error *error);
 // Gives the session pages up to (not including) position `end`.
 enum status pages_extend(struct mote_session *session, size_t end, struct error *error);
-// Gives back pages that no later position will see.
+// Gives back pages that no later position will see, and those of tokens that did not go through.
 void pages_trim(struct mote_session *session);
 void pages_release(struct mote_session *session);
 

@@ -84,7 +84,7 @@ static enum status check_inputs(const struct mote_engine *engine, const mote_inp
     }
     for (size_t i = 0; i < marked; i++)
         inputs[i].session->in_run = false;
-    return status;
+    return status == STATUS_OK ? pages_check(engine, inputs, n_inputs, error) : status;
 }
 
 // ---- one batch ----
@@ -204,6 +204,8 @@ mote_status mote_engine_run(mote_engine *engine, const mote_input *inputs, size_
 {
     struct error *inner = inner_error(error);
     enum status status = check_inputs(engine, inputs, n_inputs, inner);
+    if (status != STATUS_OK)
+        return (mote_status)status;
     struct progress progress = {
         .engine = engine, .inputs = inputs, .n_inputs = n_inputs, .logits = logits, .user = user, .error = inner};
     atomic_store(&engine->cancel, false);
@@ -215,6 +217,8 @@ mote_status mote_engine_run(mote_engine *engine, const mote_input *inputs, size_
         if (status == STATUS_OK)
             commit(&progress, first_input, first_index);
     }
+    for (size_t i = 0; i < n_inputs && status != STATUS_OK; i++)
+        pages_trim(inputs[i].session);
     return (mote_status)status;
 }
 
