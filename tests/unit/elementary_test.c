@@ -45,7 +45,8 @@ static double worse(double worst, double got, long double expected)
     return error > worst ? error : worst;
 }
 
-enum { SAMPLES = 300000 };
+// Long double of 113 bits is computed by the library, slowly.
+enum { SAMPLES = LDBL_MANT_DIG > 64 ? 20000 : 300000 };
 
 static void test_exp(void **state)
 {
