@@ -77,9 +77,16 @@ static ALWAYS_INLINE size_t avx512_tile_size(size_t n, size_t most)
     return (n + tiles - 1) / tiles;
 }
 
-// The partial sums of up to 8 segments, added in the contract's order. Leaves the sum in partial[0 * stride].
+// The partial sums of up to 8 segments, added in the contract's order; the usual 8 without a loop. May change them.
 static ALWAYS_INLINE __m512 avx512_tree(__m512 *partial, uint32_t n, size_t stride)
 {
+    if (n == MAX_SEGMENTS) {
+        __m512 pair[MAX_SEGMENTS / 2];
+        UNROLL
+        for (size_t i = 0; i < MAX_SEGMENTS / 2; i++)
+            pair[i] = _mm512_add_ps(partial[2 * i * stride], partial[(2 * i + 1) * stride]);
+        return _mm512_add_ps(_mm512_add_ps(pair[0], pair[1]), _mm512_add_ps(pair[2], pair[3]));
+    }
     for (uint32_t step = 1; step < n; step *= 2)
         for (uint32_t i = 0; i + step < n; i += 2 * step)
             partial[i * stride] = _mm512_add_ps(partial[i * stride], partial[(i + step) * stride]);

@@ -6,10 +6,6 @@
 
 #include "avx512_format.h"
 
-#ifndef CH32
-#define CH32 4
-#define CH16 2
-#endif
 enum {
     DOT_TOKENS = 12,          // the most tokens of a tile: 12 sums and 12 accumulators fill the registers
     DOT_HALF_TOKENS = 8,      // the same where the halves of a grain have sums of their own

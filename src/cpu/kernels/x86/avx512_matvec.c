@@ -18,6 +18,9 @@ static ALWAYS_INLINE void matvec_q8(const struct packed *weight, size_t panel, c
         .super_bytes = super_bytes,
         .super_offset = weight->super_offset,
     };
+    // A panel begins with the values that lie at its end: those of the next one are asked for here.
+    for (size_t i = 0; i * 256 < weight->k + weight->super_offset * 32 && super_bytes; i++)
+        _mm_prefetch((const char *)((uintptr_t)source.supers + weight->panel_bytes + i * super_bytes), _MM_HINT_T1);
     dot_tile(&source, scaling, zero, 1, &weight->segments, weight->k, row, 0, y, 0);
 }
 

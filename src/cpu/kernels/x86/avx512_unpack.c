@@ -11,6 +11,7 @@ static ALWAYS_INLINE void unpack_q8(const struct packed *weight, size_t panel, s
     const uint8_t *unit = weight->data + panel * weight->panel_bytes;
     const uint8_t *supers = unit + n * unit_bytes;
     for (size_t i = 0; i < n; i++, unit += unit_bytes) {
+        dot_prefetch(unit, unit_bytes);
         struct grain_scales scales;
         UNROLL
         for (int j = 0; j < 8; j++)
