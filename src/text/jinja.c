@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WORK_UNIT = 64 }; // bytes or elements that count as one step
+enum { WORK_UNIT = 64 }; // bytes that count as one step
 
 bool jinja_fail(struct jinja *jinja, const char *format, ...)
 {
@@ -84,12 +84,19 @@ bool jinja_grow(struct jinja *jinja, void **array, size_t *capacity, size_t need
     return true;
 }
 
-bool jinja_work(struct jinja *jinja, size_t bytes)
+bool jinja_step(struct jinja *jinja)
 {
-    jinja->steps += 1 + bytes / WORK_UNIT;
-    if (jinja->steps <= jinja->limits->steps)
+    if (++jinja->steps <= jinja->limits->steps)
         return true;
     return jinja_fail(jinja, "the template takes more than %llu steps", (unsigned long long)jinja->limits->steps);
+}
+
+bool jinja_work(struct jinja *jinja, size_t bytes)
+{
+    jinja->work += bytes % WORK_UNIT;
+    jinja->steps += bytes / WORK_UNIT + jinja->work / WORK_UNIT;
+    jinja->work %= WORK_UNIT;
+    return jinja->steps <= jinja->limits->steps || jinja_step(jinja);
 }
 
 bool jinja_enter(struct jinja *jinja)

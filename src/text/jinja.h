@@ -21,6 +21,7 @@ struct jinja {
     struct arena arena;
     const struct template_limits *limits;
     uint64_t steps; // done so far
+    size_t work;    // bytes handled that are not a step yet
     uint32_t depth; // of nested evaluations, now
     uint64_t seed;  // of the hashes
     int64_t now;    // seconds since 1970
@@ -46,7 +47,10 @@ void *jinja_alloc(struct jinja *jinja, size_t count, size_t size);
 // Grows an array in the arena so that it holds `needed` elements of `size` bytes.
 bool jinja_grow(struct jinja *jinja, void **array, size_t *capacity, size_t needed, size_t size);
 
-// Counts work: `bytes` of text or elements handled at once, beyond the step of the node itself.
+// Counts a step: a node evaluated, an element looked at.
+bool jinja_step(struct jinja *jinja);
+
+// Counts bytes of text that are handled at once: WORK_UNIT of them are a step.
 bool jinja_work(struct jinja *jinja, size_t bytes);
 
 // Around every recursion: false where the depth limit is reached (then do not leave).

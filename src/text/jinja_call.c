@@ -59,7 +59,7 @@ bool builtin_call(struct jinja *jinja, const struct jinja_builtin *builtin, stru
                 return jinja_fail(jinja, "%s() misses its argument '%s'", builtin->name, builtin->parameters[i]);
     }
     // Filters call filters (map), so this is a recursion of its own.
-    if (!jinja_work(jinja, 0) || !jinja_enter(jinja))
+    if (!jinja_step(jinja) || !jinja_enter(jinja))
         return false;
     bool done = builtin->function(jinja, &call, out);
     jinja_leave(jinja);

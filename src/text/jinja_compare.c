@@ -69,7 +69,7 @@ static bool equal_inside(struct jinja *jinja, struct value a, struct value b, bo
 
 bool value_equal(struct jinja *jinja, struct value a, struct value b, bool *equal)
 {
-    if (!jinja_work(jinja, 0) || !jinja_enter(jinja))
+    if (!jinja_step(jinja) || !jinja_enter(jinja))
         return false;
     bool done = equal_inside(jinja, a, b, equal);
     jinja_leave(jinja);
@@ -133,7 +133,7 @@ static bool less_inside(struct jinja *jinja, struct value a, struct value b, boo
 
 bool value_less(struct jinja *jinja, struct value a, struct value b, bool *less)
 {
-    if (!jinja_work(jinja, 0) || !jinja_enter(jinja))
+    if (!jinja_step(jinja) || !jinja_enter(jinja))
         return false;
     bool done = less_inside(jinja, a, b, less);
     jinja_leave(jinja);

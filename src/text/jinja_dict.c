@@ -55,7 +55,7 @@ bool value_hash(struct jinja *jinja, struct value value, uint64_t *hash)
             return false;
         for (size_t i = 0; i < value.list->count; i++) {
             uint64_t item;
-            if (!jinja_work(jinja, 0) || !value_hash(jinja, value.list->items[i], &item))
+            if (!jinja_step(jinja) || !value_hash(jinja, value.list->items[i], &item))
                 return false;
             all = mix(all, item);
         }

@@ -326,7 +326,7 @@ static evaluator *const evaluators[NODE_KINDS] = {
 
 bool jinja_evaluate(struct jinja *jinja, const struct jinja_node *node, struct jinja_scope *scope, struct value *out)
 {
-    if (!jinja_work(jinja, 0))
+    if (!jinja_step(jinja))
         return false;
     jinja->line = node->line;
     if (node->kind == NODE_CONSTANT) {

@@ -292,7 +292,7 @@ enum flow jinja_execute(struct jinja *jinja, const struct node_list *body, struc
     enum flow flow = FLOW_NORMAL;
     for (size_t i = 0; flow == FLOW_NORMAL && i < body->count; i++) {
         const struct jinja_node *node = body->items[i];
-        if (!jinja_work(jinja, 0))
+        if (!jinja_step(jinja))
             return FLOW_FAILED;
         jinja->line = node->line;
         flow = executors[node->kind](jinja, node, scope);

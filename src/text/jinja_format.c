@@ -136,7 +136,7 @@ static bool format_integer(struct jinja_writer *writer, struct value value, cons
 }
 
 // No type: as repr, or with a precision like 'g' but with a digit behind the point always.
-static bool write_untyped(struct jinja_writer *writer, double magnitude, int64_t precision)
+static bool write_untyped(struct jinja_writer *writer, double magnitude, int64_t precision, bool alternate)
 {
     if (precision < 0)
         return number_write_float(writer, magnitude);
@@ -144,7 +144,7 @@ static bool write_untyped(struct jinja_writer *writer, double magnitude, int64_t
         precision = 400;
     precision = precision ? precision : 1;
     struct jinja_writer exponent = {.jinja = writer->jinja};
-    if (!number_write_formatted(&exponent, magnitude, 'e', (int)precision - 1, false) ||
+    if (!number_write_formatted(&exponent, magnitude, 'e', (int)precision - 1, alternate) ||
         !writer_bytes(&exponent, "\0", 1, false))
         return false;
     const char *e = strchr(exponent.data, 'e');
@@ -152,13 +152,13 @@ static bool write_untyped(struct jinja_writer *writer, double magnitude, int64_t
     if (power < -4 || power + 1 > precision - 1) {
         // As 'e' but without zeros at the end of the fraction.
         const char *end = e;
-        while (memchr(exponent.data, '.', (size_t)(e - exponent.data)) && end[-1] == '0')
+        while (!alternate && memchr(exponent.data, '.', (size_t)(e - exponent.data)) && end[-1] == '0')
             end--;
-        end -= end[-1] == '.';
+        end -= !alternate && end[-1] == '.';
         return writer_bytes(writer, exponent.data, (size_t)(end - exponent.data), false) && writer_text(writer, e);
     }
     struct jinja_writer fixed = {.jinja = writer->jinja};
-    if (!number_write_formatted(&fixed, magnitude, 'g', (int)precision, false))
+    if (!number_write_formatted(&fixed, magnitude, 'g', (int)precision, alternate))
         return false;
     bool point = memchr(fixed.data, '.', fixed.size) != NULL;
     return writer_bytes(writer, fixed.data, fixed.size, false) && (point || writer_text(writer, ".0"));
@@ -176,7 +176,7 @@ static bool format_real(struct jinja_writer *writer, double real, const struct f
     if (!isfinite(real))
         done = writer_text(&text, isnan(real) ? "nan" : "inf");
     else if (lower == 0)
-        done = write_untyped(&text, magnitude, spec->precision);
+        done = write_untyped(&text, magnitude, spec->precision, spec->alternate);
     else if (lower == '%')
         done = number_write_formatted(&text, magnitude * 100, 'f', (int)precision, spec->alternate);
     else
@@ -198,9 +198,11 @@ static bool format_text(struct jinja_writer *writer, struct value value, const s
     struct format_spec field = *spec;
     if (spec->type && spec->type != 's')
         return jinja_fail(writer->jinja, "unknown format code '%c' for a text", spec->type);
-    if (spec->sign || spec->alternate || spec->grouping || spec->align == '=')
+    if (spec->zeros)
+        field.align = 0;
+    if (spec->sign || spec->alternate || spec->grouping || field.align == '=')
         return jinja_fail(writer->jinja, "a sign, '=', '#' and grouping are not allowed in the format of a text");
-    field.align = spec->align ? spec->align : '<';
+    field.align = field.align ? field.align : '<';
     size_t end = string->size;
     if (spec->precision >= 0 && (uint64_t)spec->precision < string_length(string))
         end = string_offset(string, (size_t)spec->precision);
@@ -212,6 +214,8 @@ bool format_value(struct jinja_writer *writer, struct value value, const struct 
     struct jinja *jinja = writer->jinja;
     if (value.kind == VALUE_STRING)
         return format_text(writer, value, spec);
+    if (spec->grouping && spec->type == 'n')
+        return jinja_fail(jinja, "grouping is not allowed with 'n' in a format");
     if (value.kind == VALUE_FLOAT && (!spec->type || strchr("eEfFgGn%", spec->type)))
         return format_real(writer, value.real, spec);
     if (!value_is_integer(value))
@@ -222,6 +226,10 @@ bool format_value(struct jinja_writer *writer, struct value value, const struct 
     }
     if (spec->precision >= 0)
         return jinja_fail(jinja, "precision is not allowed in the format of an integer");
+    if (spec->type == 'c' && (spec->sign || spec->alternate))
+        return jinja_fail(jinja, "a sign and '#' are not allowed in the format of a character");
+    if (spec->grouping && spec->type && strchr(spec->grouping == ',' ? "cnboxX" : "cn", spec->type))
+        return jinja_fail(jinja, "'%c' is not allowed with '%c' in a format", spec->grouping, spec->type);
     if (spec->type == 'c')
         return format_character(writer, value, spec);
     if (spec->type && !strchr("bdoxXn", spec->type))
@@ -267,6 +275,7 @@ static bool parse_spec(struct jinja *jinja, struct slice text, struct format_spe
     if (at < text.size && text.data[at] == '0') {
         at++;
         spec->fill = filled ? spec->fill : '0';
+        spec->zeros = spec->align == 0;
         spec->align = spec->align ? spec->align : '=';
     }
     int64_t width = read_number(text, &at);

@@ -8,6 +8,7 @@
 struct format_spec {
     uint32_t fill; // code point
     char align;    // < > ^ =, or 0: as the type has it
+    bool zeros;    // a 0 before the width said align and fill
     char sign;     // + - or space; 0: only where negative
     bool alternate;
     char grouping; // , or _ between digits, or 0

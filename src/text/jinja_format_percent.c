@@ -151,6 +151,8 @@ static bool write_character(struct percent_formatter *formatter, struct jinja_wr
                             struct format_spec *spec)
 {
     spec->precision = -1;
+    spec->sign = 0;
+    spec->alternate = false;
     if (value.kind != VALUE_STRING)
         return format_value(writer, value, spec);
     if (string_length(value.string) != 1)
@@ -185,10 +187,10 @@ static bool write_integer(struct percent_formatter *formatter, struct jinja_writ
     inner.fill = '0';
     inner.align = '=';
     inner.width = digits + (number_is_negative(value) || spec->sign) + (spec->alternate && !decimal ? 2 : 0);
+    if (spec->align == '=' && spec->width > inner.width)
+        inner.width = spec->width;
     if (!format_value(&text, value, &inner))
         return false;
-    if (spec->align == '=')
-        spec->align = '>';
     return format_padded(writer, (struct slice){text.data, text.size, NULL, false}, spec);
 }
 

@@ -41,7 +41,7 @@ static bool fill_dict(struct jinja *jinja, const struct arguments *arguments, st
     if (arguments->count && arguments->positional[0].kind == VALUE_DICT) {
         const struct jinja_dict *from = arguments->positional[0].dict;
         for (size_t i = 0; i < from->count; i++)
-            if (!jinja_work(jinja, 0) || !dict_set(jinja, dict, from->entries[i].key, from->entries[i].value))
+            if (!jinja_step(jinja) || !dict_set(jinja, dict, from->entries[i].key, from->entries[i].value))
                 return false;
     } else if (arguments->count && !value_collect(jinja, arguments->positional[0], &pairs)) {
         return false;

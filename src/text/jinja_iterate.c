@@ -105,7 +105,7 @@ bool iterator_open(struct jinja *jinja, struct value value, struct jinja_iterato
 bool iterator_next(struct jinja *jinja, struct jinja_iterator *iterator, struct value *item)
 {
     // An iterator may stand on another, and that on another …
-    if (!jinja_work(jinja, 0) || !jinja_enter(jinja))
+    if (!jinja_step(jinja) || !jinja_enter(jinja))
         return false;
     bool done = iterator->next(jinja, iterator, item);
     jinja_leave(jinja);

@@ -202,7 +202,7 @@ static bool write_value(struct jinja_writer *writer, struct value value, const s
     bool scalar, done = false;
     if (value.kind == VALUE_STRING)
         return write_string(writer, string_all(value.string), layout->ascii);
-    if (!jinja_work(writer->jinja, 0) || !write_scalar(writer, value, &scalar))
+    if (!jinja_step(writer->jinja) || !write_scalar(writer, value, &scalar))
         return false;
     if (scalar)
         return true;

@@ -213,9 +213,14 @@ static bool lex_number(struct lexer *lexer)
 static bool lex_name(struct lexer *lexer)
 {
     size_t begin = lexer->at, at = begin, length;
-    while (at < lexer->size && unicode_is_word(string_decode(lexer->text + at, lexer->size - at, &length)))
-        at += length;
-    if (!unicode_is_identifier_start(string_decode(lexer->text + begin, lexer->size - begin, &length)))
+    bool valid = unicode_is_identifier_start(string_decode(lexer->text + begin, lexer->size - begin, &length));
+    for (; at < lexer->size; at += length) {
+        uint32_t c = string_decode(lexer->text + at, lexer->size - at, &length);
+        if (!unicode_is_word(c))
+            break;
+        valid = valid && unicode_is_identifier_part(c);
+    }
+    if (!valid)
         return jinja_fail(lexer->jinja, "invalid character in identifier");
     struct token *token = add_token(lexer, TOKEN_NAME);
     if (!token)

@@ -465,7 +465,7 @@ static bool method_isidentifier(struct jinja *jinja, const struct call *call, st
 {
     const struct jinja_string *string = self(call);
     size_t length;
-    if (!jinja_work(jinja, string->size) || !all_are(call, unicode_is_word, out))
+    if (!jinja_work(jinja, string->size) || !all_are(call, unicode_is_identifier_part, out))
         return false;
     out->boolean &= string->size && unicode_is_identifier_start(string_decode(string->data, string->size, &length));
     return true;

@@ -458,39 +458,51 @@ bool number_write_int(struct jinja_writer *writer, struct value integer)
     return (!big_is_negative(integer) || writer_text(writer, "-")) && big_write(writer, integer, 10);
 }
 
+// Rounds digits (most significant first) to the first `kept` of them: ties to even.
+static bool rounds_up(const char *digits, size_t n_digits, size_t kept)
+{
+    bool beyond_half = digits[kept] > '5', half = digits[kept] == '5';
+    for (size_t i = kept + 1; half && i < n_digits; i++)
+        beyond_half |= digits[i] != '0';
+    bool odd = kept && (digits[kept - 1] - '0') % 2;
+    return beyond_half || (half && odd);
+}
+
 bool number_round(struct jinja *jinja, double real, int64_t digits, double *out)
 {
+    // The exact decimal value: 309 digits before the point at most; behind it 60 are enough where digits are negative,
+    // and printf itself rounds exactly, ties to even, where they are not.
+    enum { EXACT_FRACTION = 60 };
+    char text[800], plain[800] = "0"; // a leading 0, for a carry
     *out = real;
     if (!isfinite(real) || real == 0 || digits > 323)
         return true;
-    int exponent = (int)floor(log10(fabs(real))); // may be one off, hence the margin below
-    if (digits < -(int64_t)exponent - 2) {
+    if (digits < -309) {
         *out = copysign(0, real);
         return true;
     }
-    char text[700];
-    if (digits >= 0) {
-        // printf rounds the exact decimal value, ties to even, as Python does.
-        snprintf(text, sizeof text, "%.*f", (int)digits, fabs(real));
-    } else {
-        // In tens to the −digits: exact remainders of whole numbers, so the tie is seen as it is.
-        double unit = pow(10, (double)-digits);
-        if (isinf(unit)) {
-            *out = copysign(0, real);
-            return true;
-        }
-        double rest = fmod(fabs(real), unit), whole = fabs(real) - rest;
-        bool odd = fmod(whole / unit, 2) == 1;
-        bool up = rest * 2 > unit || (rest * 2 == unit && odd);
-        *out = copysign(whole + (up ? unit : 0), real);
-        return true;
-    }
-    char plain[700];
-    size_t n = 0;
+    size_t n = 1;
+    snprintf(text, sizeof text, "%.*f", digits < 0 ? EXACT_FRACTION : (int)digits, fabs(real));
     for (const char *c = text; *c; c++)
         if (isdigit((unsigned char)*c))
             plain[n++] = *c;
-    *out = copysign(number_from_decimal(jinja, plain, n, (long)-digits), real);
+    if (digits >= 0) {
+        *out = copysign(number_from_decimal(jinja, plain, n, (long)-digits), real);
+        return true;
+    }
+    size_t before = n - EXACT_FRACTION; // the point
+    if ((size_t)-digits >= before) {    // to the place of the leading 0 at least
+        *out = copysign(0, real);
+        return true;
+    }
+    size_t kept = before - (size_t)-digits;
+    if (rounds_up(plain, n, kept)) {
+        size_t i = kept - 1;
+        while (plain[i] == '9')
+            plain[i--] = '0';
+        plain[i]++;
+    }
+    *out = copysign(number_from_decimal(jinja, plain, kept, (long)-digits), real);
     return true;
 }
 

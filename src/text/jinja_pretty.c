@@ -11,7 +11,7 @@ static bool sort_keys(struct jinja *jinja, struct value value, struct value *out
     *out = value;
     if (!value_is_list(value) && value.kind != VALUE_DICT)
         return true;
-    if (!jinja_work(jinja, 0) || !jinja_enter(jinja))
+    if (!jinja_step(jinja) || !jinja_enter(jinja))
         return false;
     if (value.kind == VALUE_DICT) {
         const struct jinja_dict_entry *entries;

@@ -137,7 +137,7 @@ static bool repr_inside(struct jinja_writer *writer, struct value value)
 
 bool value_repr(struct jinja_writer *writer, struct value value)
 {
-    if (!jinja_work(writer->jinja, 0) || !jinja_enter(writer->jinja))
+    if (!jinja_step(writer->jinja) || !jinja_enter(writer->jinja))
         return false;
     bool done = repr_inside(writer, value);
     jinja_leave(writer->jinja);

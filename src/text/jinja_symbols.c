@@ -79,7 +79,7 @@ static bool known_outside(struct jinja *jinja, const struct symbol_scope *scope,
 {
     *known = false;
     for (; !*known && !scope->plan->apart && scope->outer; scope = scope->outer) {
-        if (!jinja_work(jinja, 0) || !is_known(jinja, scope->outer, name, known))
+        if (!jinja_step(jinja) || !is_known(jinja, scope->outer, name, known))
             return false;
     }
     return true;

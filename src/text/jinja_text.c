@@ -43,7 +43,7 @@ bool text_write_case(struct jinja_writer *writer, struct slice text, enum text_c
         if ((to == TEXT_TITLE || to == TEXT_CAPITALIZE) && !inside_word)
             wanted = CASE_TITLE;
         if (to == TEXT_SWAP)
-            wanted = unicode_is_lower(c) ? CASE_UPPER : CASE_LOWER;
+            wanted = unicode_is_lower(c) ? CASE_UPPER : unicode_is_upper(c) ? CASE_LOWER : CASE_SAME;
         if (to == TEXT_FOLD)
             wanted = CASE_FOLD;
         inside_word = to == TEXT_CAPITALIZE || unicode_is_cased(c);
@@ -106,7 +106,7 @@ bool text_replace(struct jinja *jinja, struct jinja_string *string, struct jinja
 static bool add_piece(struct jinja *jinja, struct list_builder *pieces, struct slice piece, bool markup)
 {
     struct value value;
-    return jinja_work(jinja, 0) && value_from_slice(jinja, piece, markup, &value) &&
+    return jinja_step(jinja) && value_from_slice(jinja, piece, markup, &value) &&
            list_builder_add(jinja, pieces, value);
 }
 

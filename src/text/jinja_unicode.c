@@ -112,6 +112,13 @@ bool unicode_is_identifier_start(uint32_t code_point)
     return code_point == '_' || unicode_is_alpha(code_point) || category(code_point) == UTF8PROC_CATEGORY_NL;
 }
 
+bool unicode_is_identifier_part(uint32_t code_point)
+{
+    utf8proc_category_t kind = category(code_point);
+    return unicode_is_identifier_start(code_point) || kind == UTF8PROC_CATEGORY_MN || kind == UTF8PROC_CATEGORY_MC ||
+           kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_PC || code_point == 0xb7 || code_point == 0x387;
+}
+
 int unicode_decimal(uint32_t code_point)
 {
     if (code_point < 0x80)
@@ -129,6 +136,9 @@ int unicode_decimal(uint32_t code_point)
 
 size_t unicode_map_case(uint32_t code_point, enum unicode_case to, uint32_t out[3])
 {
+    out[0] = code_point;
+    if (to == CASE_SAME)
+        return 1;
     if (code_point < 0x80) {
         bool lower = code_point >= 'a' && code_point <= 'z', upper = code_point >= 'A' && code_point <= 'Z';
         out[0] = to == CASE_LOWER || to == CASE_FOLD ? (upper ? code_point + 32 : code_point)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum unicode_case { CASE_LOWER, CASE_UPPER, CASE_TITLE, CASE_FOLD };
+enum unicode_case { CASE_LOWER, CASE_UPPER, CASE_TITLE, CASE_FOLD, CASE_SAME };
 
 bool unicode_is_space(uint32_t code_point);
 bool unicode_is_alpha(uint32_t code_point);
@@ -21,6 +21,7 @@ bool unicode_is_case_ignorable(uint32_t code_point);
 bool unicode_is_printable(uint32_t code_point); // repr shows it as it is
 bool unicode_is_word(uint32_t code_point);      // \w of Python's re
 bool unicode_is_identifier_start(uint32_t code_point);
+bool unicode_is_identifier_part(uint32_t code_point);
 
 // The decimal value of a digit, or −1.
 int unicode_decimal(uint32_t code_point);

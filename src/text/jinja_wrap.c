@@ -41,7 +41,7 @@ static bool breaks_behind(const struct character *text, size_t count, size_t beg
     bool before = (i >= begin + 2 && is_letter(text[i - 1].code_point) && is_letter(text[i - 2].code_point)) ||
                   (i >= begin + 3 && is_word_punctuation(text[i - 1].code_point) && text[i - 2].code_point == '-' &&
                    is_letter(text[i - 3].code_point));
-    if (!before || i + 2 >= count + 0 || !is_letter(text[i + 1].code_point))
+    if (!before || i + 2 >= count || !is_letter(text[i + 1].code_point))
         return false;
     size_t next = i + 2 + (text[i + 2].code_point == '-');
     return next < count && is_letter(text[next].code_point);
@@ -78,11 +78,59 @@ static size_t piece_end(const struct character *text, size_t count, size_t begin
     return end;
 }
 
-static bool write_line(struct jinja_writer *writer, const struct wrapping *wrapping, const struct jinja_string *source,
-                       size_t begin, size_t end, bool first)
+// A line of the source in pieces.
+struct pieces {
+    const struct character *text; // one more than there are, for the offset of the end
+    const size_t *ends;           // of each piece
+    size_t count;
+    size_t piece; // the next one …
+    size_t at;    // … from here on: its first part may be gone
+};
+
+static bool only_blank(const struct character *text, size_t begin, size_t end)
 {
-    return (first || writer_string(writer, wrapping->newline)) &&
-           writer_slice(writer, string_slice(source, begin, end));
+    while (begin < end && unicode_is_space(text[begin].code_point))
+        begin++;
+    return begin == end;
+}
+
+// Where to break a word of which only `room` characters fit: behind its last hyphen, if there is one.
+static size_t break_at(const struct wrapping *wrapping, const struct character *text, size_t begin, size_t room)
+{
+    bool other = false; // something besides hyphens stands before
+    size_t end = begin + room;
+    for (size_t i = begin; wrapping->break_on_hyphens && i < begin + room; i++) {
+        if (text[i].code_point == '-' && other)
+            end = i + 1;
+        other |= text[i].code_point != '-';
+    }
+    return end;
+}
+
+// Takes the pieces of the next line. *end: where it ends, without white space there; false: nothing is left of it.
+static bool take_line(const struct wrapping *wrapping, struct pieces *pieces, size_t *end)
+{
+    size_t begin = pieces->at, width = (size_t)wrapping->width, last = begin; // last: the beginning of the last piece
+    while (pieces->piece < pieces->count && pieces->ends[pieces->piece] - begin <= width) {
+        last = pieces->at;
+        pieces->at = pieces->ends[pieces->piece++];
+    }
+    bool taken = pieces->at > begin;
+    if (pieces->piece < pieces->count && pieces->ends[pieces->piece] - pieces->at > width) {
+        // The next one fits in no line.
+        size_t room = width - (pieces->at - begin);
+        if (wrapping->break_long_words) {
+            last = pieces->at;
+            pieces->at = room ? break_at(wrapping, pieces->text, pieces->at, room) : pieces->at;
+            taken = true;
+        } else if (!taken) {
+            last = pieces->at;
+            pieces->at = pieces->ends[pieces->piece++];
+            taken = true;
+        }
+    }
+    *end = taken && only_blank(pieces->text, last, pieces->at) ? last : pieces->at;
+    return *end > begin;
 }
 
 // One line of the source, broken into as many as needed.
@@ -90,38 +138,31 @@ static bool wrap_line(struct jinja_writer *writer, const struct wrapping *wrappi
 {
     struct jinja *jinja = writer->jinja;
     struct character *text = jinja_alloc(jinja, line->size + 1, sizeof *text);
-    size_t count = 0, width = (size_t)wrapping->width;
-    if (!text || !jinja_work(jinja, line->size))
+    size_t *ends = jinja_alloc(jinja, line->size + 1, sizeof *ends);
+    struct pieces pieces = {.text = text, .ends = ends};
+    size_t count = 0;
+    if (!text || !ends || !jinja_work(jinja, line->size))
         return false;
     for (size_t i = 0, length; i < line->size; i += length)
         text[count++] = (struct character){string_decode(line->data + i, line->size - i, &length), i};
     text[count].offset = line->size;
-    bool first = true;
-    for (size_t at = 0; at < count;) {
-        size_t begin = at, end = at, content = at; // content: end of the line without white space at its end
-        if (!first && is_blank(text[at].code_point))
-            begin = end = content = piece_end(text, count, at, wrapping->break_on_hyphens);
-        while (end < count) {
-            size_t next = piece_end(text, count, end, wrapping->break_on_hyphens);
-            if (next - begin > width) {
-                bool too_long = next - end > width;
-                if (too_long && wrapping->break_long_words)
-                    content = end = begin + width > end ? begin + width : end;
-                else if (too_long && end == begin)
-                    content = end = next;
+    for (size_t at = 0; at < count; at = ends[pieces.count++])
+        ends[pieces.count] = piece_end(text, count, at, wrapping->break_on_hyphens);
+    for (bool first = true; pieces.piece < pieces.count;) {
+        if (!first && only_blank(text, pieces.at, ends[pieces.piece])) {
+            pieces.at = ends[pieces.piece++];
+            if (pieces.piece == pieces.count)
                 break;
-            }
-            bool blank = is_blank(text[end].code_point);
-            end = next;
-            content = blank ? content : end;
         }
-        bool only_blank = content <= begin;
-        if (!only_blank && !write_line(writer, wrapping, line, text[begin].offset, text[content].offset, first))
+        size_t begin = pieces.at, end;
+        if (!jinja_step(jinja))
             return false;
-        first = first && only_blank;
-        if (end == at) // does not happen: every line takes something
-            break;
-        at = end;
+        if (!take_line(wrapping, &pieces, &end))
+            continue;
+        struct slice part = string_slice(line, text[begin].offset, text[end].offset);
+        if ((!first && !writer_string(writer, wrapping->newline)) || !writer_slice(writer, part))
+            return false;
+        first = false;
     }
     return true;
 }
