@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include "base/checked.h"
+#include "base/fpenv.h"
 #include "base/threads.h"
 #include "cpu/device.h"
 
@@ -271,7 +272,9 @@ mote_status mote_engine_create(mote_model *model, const mote_engine_params *para
     if (engine == NULL)
         return (mote_status)error_memory(inner_error(error), "the engine");
     engine->model = model;
+    struct fpenv saved = fpenv_enter();
     enum status status = create(engine, params, inner_error(error));
+    fpenv_leave(saved);
     if (status != STATUS_OK) {
         mote_engine_destroy(engine);
         return (mote_status)status;

@@ -1,6 +1,8 @@
 // Models: opening files, and what can be asked of them before any weight is read.
 #include "engine/engine.h"
 
+#include "base/fpenv.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,8 +148,10 @@ mote_status mote_tensor_read_f32(const mote_model *model, const char *name, uint
     if (blocks == NULL)
         return (mote_status)error_memory(inner, "the tensor");
     status = gguf_read_tensor(model->gguf, tensor, first / dtype->block * dtype->bytes, blocks, size, inner);
+    struct fpenv saved = fpenv_enter();
     if (status == STATUS_OK)
         dtype->decode(blocks, values, (size_t)count);
+    fpenv_leave(saved);
     free(blocks);
     return (mote_status)status;
 }

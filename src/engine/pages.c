@@ -17,6 +17,8 @@ size_t pages_per_session(const struct kv_kind_layout *kind, size_t n_context, si
 
 enum status pages_create(struct page_pool *pool, size_t n_pages, struct error *error)
 {
+    if (n_pages >= UINT32_MAX)
+        return error_set(error, STATUS_INVALID, "a KV cache of %zu pages is too large: use a smaller -c", n_pages);
     pool->free = malloc((n_pages + 1) * sizeof(*pool->free));
     if (pool->free == NULL)
         return error_memory(error, "the KV cache");

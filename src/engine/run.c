@@ -1,6 +1,7 @@
 // Sessions, and running batches of their tokens: logical rows and pages in, logits out.
 #include "engine/engine.h"
 
+#include "base/fpenv.h"
 #include "tensor/op.h"
 
 #include <math.h>
@@ -142,21 +143,23 @@ static enum status fill_batch(struct progress *progress)
 {
     struct mote_engine *engine = progress->engine;
     progress->n_rows = progress->n_selected = 0;
-    for (uint32_t slot = 0; progress->input < progress->n_inputs && progress->n_rows < engine->n_batch; slot++) {
+    uint32_t slot = 0; // of inputs that have rows
+    while (progress->input < progress->n_inputs && progress->n_rows < engine->n_batch) {
         const mote_input *input = &progress->inputs[progress->input];
         size_t room = engine->n_batch - progress->n_rows;
         size_t n = input->n_tokens - progress->index;
         n = n < room ? n : room;
-        enum status status = STATUS_OK;
         progress->begin = progress->index;
-        if (n > 0)
-            status = pages_extend(input->session, input->session->n_tokens + n, progress->error);
-        if (status != STATUS_OK)
-            return status;
-        for (uint32_t kind = 0; kind < engine->n_kinds; kind++)
-            engine->pages[slot * MAX_KV_KINDS + kind] = input->session->tables[kind].ids;
+        if (n > 0) {
+            enum status status = pages_extend(input->session, input->session->n_tokens + n, progress->error);
+            if (status != STATUS_OK)
+                return status;
+            for (uint32_t kind = 0; kind < engine->n_kinds; kind++)
+                engine->pages[slot * MAX_KV_KINDS + kind] = input->session->tables[kind].ids;
+        }
         for (size_t i = 0; i < n; i++, progress->index++)
             add_row(progress, input, slot);
+        slot += n > 0;
         if (progress->index < input->n_tokens)
             break; // the batch is full
         progress->input++;
@@ -199,6 +202,22 @@ static enum status run_batch(struct progress *progress)
     return status;
 }
 
+static enum status run_inputs(struct progress *progress)
+{
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && progress->input < progress->n_inputs) {
+        size_t first_input = progress->input, first_index = progress->index;
+        status = fill_batch(progress);
+        if (status == STATUS_OK && progress->n_rows > 0)
+            status = run_batch(progress);
+        if (status == STATUS_OK)
+            commit(progress, first_input, first_index);
+    }
+    for (size_t i = 0; i < progress->n_inputs && status != STATUS_OK; i++)
+        pages_trim(progress->inputs[i].session);
+    return status;
+}
+
 mote_status mote_engine_run(mote_engine *engine, const mote_input *inputs, size_t n_inputs, mote_logits_fn logits,
                             void *user, mote_error *error)
 {
@@ -209,16 +228,9 @@ mote_status mote_engine_run(mote_engine *engine, const mote_input *inputs, size_
     struct progress progress = {
         .engine = engine, .inputs = inputs, .n_inputs = n_inputs, .logits = logits, .user = user, .error = inner};
     atomic_store(&engine->cancel, false);
-    while (status == STATUS_OK && progress.input < n_inputs) {
-        size_t first_input = progress.input, first_index = progress.index;
-        status = fill_batch(&progress);
-        if (status == STATUS_OK && progress.n_rows > 0)
-            status = run_batch(&progress);
-        if (status == STATUS_OK)
-            commit(&progress, first_input, first_index);
-    }
-    for (size_t i = 0; i < n_inputs && status != STATUS_OK; i++)
-        pages_trim(inputs[i].session);
+    struct fpenv saved = fpenv_enter(); // angles, too, do not depend on the caller's rounding
+    status = run_inputs(&progress);
+    fpenv_leave(saved);
     return (mote_status)status;
 }
 

@@ -102,12 +102,6 @@ static bool before(struct candidate a, struct candidate b)
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-static int compare(const void *a, const void *b)
-{
-    const struct candidate *x = a, *y = b;
-    return before(*x, *y) ? -1 : before(*y, *x);
-}
-
 static void sift_down(struct candidate *heap, size_t n, size_t i)
 {
     for (;;) {
@@ -139,6 +133,19 @@ static size_t keep_top_k(struct candidate *candidates, size_t n, size_t k)
         }
     }
     return k;
+}
+
+// Likeliest first. Not qsort, which may allocate.
+static void sort(struct candidate *candidates, size_t n)
+{
+    for (size_t i = n / 2; i-- > 0;)
+        sift_down(candidates, n, i);
+    for (; n > 1; n--) {
+        struct candidate worst = candidates[0];
+        candidates[0] = candidates[n - 1];
+        candidates[n - 1] = worst;
+        sift_down(candidates, n - 1, 0);
+    }
 }
 
 static size_t gather(const struct mote_sampler *sampler, const float *logits)
@@ -205,7 +212,7 @@ static int32_t sample(const struct mote_sampler *sampler, size_t n, uint64_t pos
         }
         n = kept;
     }
-    qsort(candidates, n, sizeof(*candidates), compare);
+    sort(candidates, n);
     if (cuts)
         n = keep_top_p(sampler, n, total);
     return draw(sampler, n, position);

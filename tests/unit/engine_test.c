@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <fenv.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -346,10 +347,62 @@ static void test_bad_inputs(void **state)
     assert_int_equal(a->n_tokens, 2);
     mote_session_destroy(a);
     mote_session_destroy(b);
+    // Far more inputs than a batch has rows, most of them empty.
+    mote_session *sessions[200];
+    mote_input many[200];
+    for (size_t i = 0; i < 200; i++) {
+        sessions[i] = make_session(&f);
+        many[i] = (mote_input){.session = sessions[i], .tokens = tokens, .n_tokens = i % 100 == 99};
+    }
+    must(mote_engine_run(f.engine, many, 200, NULL, NULL, &error), &error);
+    for (size_t i = 0; i < 200; i++) {
+        assert_int_equal(sessions[i]->n_tokens, i % 100 == 99);
+        mote_session_destroy(sessions[i]);
+    }
+    assert_all_free(f.engine);
     mote_session_destroy(foreign);
     mote_session_destroy(NULL);
     fixture_close(&other);
     fixture_close(&f);
+}
+
+// ---- the caller's floating-point environment ----
+
+// Logits after 30 tokens and a draw from them, everything made under the rounding mode that is set.
+static float *logits_under(int mode, const char *name, int32_t *id)
+{
+    assert_int_equal(fesetround(mode), 0);
+    struct fixture f;
+    fixture_open(&f, name, 64, 16, 1);
+    float *logits = logits_after(&f, 30);
+    mote_sampling sampling = {.size = sizeof(sampling), .temperature = 1.5f, .top_p = 0.99f, .min_p = 0.001f};
+    mote_sampler *sampler = NULL;
+    mote_error error = {0};
+    must(mote_sampler_create(&sampling, f.n_vocab, &sampler, &error), &error);
+    must(mote_sampler_sample(sampler, logits, 30, id, &error), &error);
+    mote_sampler_destroy(sampler);
+    fixture_close(&f);
+    assert_int_equal(fegetround(), mode); // it was given back
+    return logits;
+}
+
+static void test_rounding_mode(void **state)
+{
+    (void)state;
+    static const int modes[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+    static const char *const names[] = {"llama-rope3", "gemma3"};
+    for (size_t n = 0; n < 2; n++) {
+        int32_t expected_id = -1, id = -1;
+        float *expected = logits_under(FE_TONEAREST, names[n], &expected_id);
+        for (size_t i = 0; i < 3; i++) {
+            float *logits = logits_under(modes[i], names[n], &id);
+            fesetround(FE_TONEAREST);
+            assert_memory_equal(logits, expected, 288 * sizeof(float));
+            assert_int_equal(id, expected_id);
+            free(logits);
+        }
+        free(expected);
+    }
 }
 
 // ---- stopping ----
@@ -492,8 +545,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_context_fits),       cmocka_unit_test(test_prediction),
         cmocka_unit_test(test_window_pages),       cmocka_unit_test(test_no_page_left),
-        cmocka_unit_test(test_bad_inputs),         cmocka_unit_test(test_stop_from_callback),
-        cmocka_unit_test(test_cancel_from_thread), cmocka_unit_test(test_stop_loading),
+        cmocka_unit_test(test_rounding_mode),      cmocka_unit_test(test_bad_inputs),
+        cmocka_unit_test(test_stop_from_callback), cmocka_unit_test(test_cancel_from_thread),
+        cmocka_unit_test(test_stop_loading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
