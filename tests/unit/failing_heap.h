@@ -11,11 +11,13 @@
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *old, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
 char *__real_strdup(const char *text);
 void __real_free(void *old);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *old, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
 char *__wrap_strdup(const char *text);
 void __wrap_free(void *old);
 
@@ -53,6 +55,11 @@ void *__wrap_realloc(void *old, size_t size)
     void *piece = __real_realloc(old, size);
     heap.live += heap.armed && piece && !old;
     return piece;
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return take() ? keep(__real_aligned_alloc(alignment, size)) : NULL;
 }
 
 char *__wrap_strdup(const char *text)

@@ -1,0 +1,88 @@
+// Every allocation on the way from a file to a drawn token fails once: each time an error says so, and nothing leaks.
+#include "mote.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "failing_heap.h"
+
+static const char *name;
+
+struct parts {
+    mote_model *model;
+    mote_engine *engine;
+    mote_session *session;
+    mote_sampler *sampler;
+};
+
+struct drawing {
+    mote_sampler *sampler;
+    int32_t id;
+};
+
+static int draw(void *user, size_t input, size_t index, const float *logits)
+{
+    struct drawing *drawing = user;
+    (void)input;
+    return mote_sampler_sample(drawing->sampler, logits, index, &drawing->id, NULL) != MOTE_OK;
+}
+
+static mote_status make(struct parts *parts, mote_error *error)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s/models/%s.gguf", TEST_DATA, name);
+    mote_engine_params params;
+    mote_engine_params_default(&params);
+    params.n_threads = 1;
+    params.n_context = 128;
+    params.n_batch = 4;
+    mote_sampling sampling;
+    mote_sampling_default(NULL, &sampling);
+    mote_status status = mote_model_open(path, NULL, &parts->model, error);
+    if (status == MOTE_OK)
+        status = mote_engine_create(parts->model, &params, &parts->engine, error);
+    if (status == MOTE_OK)
+        status = mote_session_create(parts->engine, &parts->session, error);
+    if (status == MOTE_OK)
+        status = mote_sampler_create(&sampling, mote_model_n_vocab(parts->model), &parts->sampler, error);
+    if (status != MOTE_OK)
+        return status;
+    static const int32_t tokens[] = {5, 6, 7, 8, 9};
+    struct drawing drawing = {.sampler = parts->sampler, .id = -1};
+    mote_input input = {.session = parts->session, .tokens = tokens, .n_tokens = 5, .want = MOTE_WANT_LAST};
+    status = mote_engine_run(parts->engine, &input, 1, draw, &drawing, error);
+    return status == MOTE_OK && drawing.id < 0 ? MOTE_INVALID : status;
+}
+
+static enum status step(struct error *error)
+{
+    struct parts parts = {0};
+    mote_status status = make(&parts, (mote_error *)(void *)error);
+    mote_sampler_destroy(parts.sampler);
+    mote_session_destroy(parts.session);
+    mote_engine_destroy(parts.engine);
+    mote_model_close(parts.model);
+    return (enum status)status;
+}
+
+static void test_every_allocation(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama", "gemma3"};
+    for (size_t i = 0; i < 2; i++) {
+        name = names[i];
+        exhaust(step);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_allocation)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
