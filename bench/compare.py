@@ -9,17 +9,15 @@ usage: compare.py --mote PROGRAM [--peer NAME=LLAMA_BENCH]... [options] MODEL.gg
   --json FILE   all samples, as JSON               --mote-options, --peer-options TEXT: passed on
 
 A round runs every engine once on every model; the order turns by one each round. The first engine is what the ratios
-are of: mote / peer, above 1 where mote is faster. Memory is the largest resident size of the whole run.
+are of: mote / peer, above 1 where mote is faster.
 """
 import argparse
 import json
-import os
 import pathlib
 import shlex
 import statistics
 import subprocess
 import sys
-import tempfile
 
 
 def arguments():
@@ -40,17 +38,11 @@ def arguments():
 
 
 def run(command):
-    """Runs a command; its standard output and the largest resident size in bytes."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        errors.seek(0)
-        if process.returncode != 0:
-            sys.exit(f"compare: {shlex.join(command)} ended with {process.returncode}:\n"
-                     + errors.read().decode(errors="replace")[-2000:])
-        return output.read().decode(), usage.ru_maxrss * 1024
+    """A command's standard output."""
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"compare: {shlex.join(command)} ended with {result.returncode}:\n{result.stderr[-2000:]}")
+    return result.stdout
 
 
 def test_name(entry):
@@ -61,31 +53,28 @@ def test_name(entry):
 
 
 def measure(program, is_mote, model, options):
-    """Tokens a second of each test, and the resident size."""
+    """Tokens a second of each test."""
     command = [*shlex.split(program)] + (["bench"] if is_mote else [])
     command += ["-m", str(model), "-p", options.p, "-n", options.n, "-t", str(options.t), "-r", "1", "-o", "json"]
     if options.d != "0": # older llama-bench programs lack the option
         command += ["-d", options.d]
     command += shlex.split(options.mote_options if is_mote else options.peer_options)
-    output, resident = run(command)
     speed = "tokens_per_second" if is_mote else "avg_ts"
-    return {test_name(entry): entry[speed] for entry in json.loads(output)}, resident
+    return {test_name(entry): entry[speed] for entry in json.loads(run(command))}
 
 
 def collect(engines, options):
-    """{model: {engine: {"resident": bytes, "tests": {test: [tokens a second of each round]}}}}"""
-    results = {model.name: {name: {"resident": 0, "tests": {}} for name in engines} for model in options.models}
+    """{model: {engine: {test: [tokens a second of each round]}}}"""
+    results = {model.name: {name: {} for name in engines} for model in options.models}
     names = list(engines)
     for number in range(options.r):
         turn = number % len(names)
         for model in options.models:
             for name in names[turn:] + names[:turn]:
                 print(f"round {number + 1} of {options.r}: {model.name}, {name}", file=sys.stderr)
-                speeds, resident = measure(engines[name], name == names[0], model, options)
-                result = results[model.name][name]
-                result["resident"] = max(result["resident"], resident)
+                speeds = measure(engines[name], name == names[0], model, options)
                 for test, speed in speeds.items():
-                    result["tests"].setdefault(test, []).append(speed)
+                    results[model.name][name].setdefault(test, []).append(speed)
     return results
 
 
@@ -98,15 +87,13 @@ def markdown(results, engines):
     columns = ["model", "test", *engines, *[f"{first} / {peer}" for peer in peers]]
     rows = [columns, ["---", "---", *["--:"] * (len(columns) - 2)]]
     for model, by_engine in results.items():
-        for test, samples in by_engine[first]["tests"].items():
-            row = [model, test, *[spread(by_engine[name]["tests"][test]) if test in by_engine[name]["tests"] else "—"
+        for test, samples in by_engine[first].items():
+            row = [model, test, *[spread(by_engine[name][test]) if test in by_engine[name] else "—"
                                   for name in engines]]
             for peer in peers:
-                other = by_engine[peer]["tests"].get(test)
+                other = by_engine[peer].get(test)
                 row.append(f"{statistics.median(samples) / statistics.median(other):.2f}" if other else "—")
             rows.append(row)
-        rows.append([model, "resident MB", *[f"{by_engine[name]['resident'] / 1e6:.0f}" for name in engines],
-                     *[f"{by_engine[first]['resident'] / by_engine[peer]['resident']:.2f}" for peer in peers]])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
