@@ -21,7 +21,7 @@ import sys
 
 
 def arguments():
-    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n", 1)[1], add_help=True)
+    parser = argparse.ArgumentParser(usage=__doc__.split("usage: ", 1)[1])
     parser.add_argument("models", nargs="+", type=pathlib.Path)
     parser.add_argument("--mote", required=True)
     parser.add_argument("--peer", action="append", default=[])
