@@ -34,7 +34,7 @@ def main():
     tests = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line]
     passed = failed = skipped = 0
     for test in tests:
-        reasons = skip_lines(test)
+        reasons = list(dict.fromkeys(skip_lines(test)))
         for reason in reasons:
             print(f"{test['name']}: {reason}")
         if test["result"] in PASSED:

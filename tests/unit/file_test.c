@@ -80,13 +80,12 @@ static void test_refused(void **state)
     expect_refused("socket", STATUS_INVALID, "socket");
     close(descriptor);
     unlink("socket");
-    if (geteuid() == 0) {
-        printf("skipped: a file without permission: root reads every file\n");
-        return;
-    }
     put("secret", "x");
     chmod("secret", 0);
-    expect_refused("secret", STATUS_IO, "Permission denied");
+    if (access("secret", R_OK) == 0)
+        printf("skipped: a file without permission: root reads every file\n");
+    else
+        expect_refused("secret", STATUS_IO, "Permission denied");
     unlink("secret");
 }
 
