@@ -9,7 +9,7 @@
 #include <string.h>
 
 const struct template_limits template_limits_default = {
-    .steps = 10 * 1000 * 1000,
+    .steps = 50 * 1000 * 1000, // some seconds; a template that is quadratic in its messages needs them
     .memory = (size_t)256 << 20,
     .output = (size_t)16 << 20,
     .depth = 1000,
