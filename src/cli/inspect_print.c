@@ -125,17 +125,18 @@ static void table_add(struct table *table, struct cell cell)
 static void table_print(struct table *table)
 {
     size_t widths[COLUMNS_MAX] = {0};
-    for (size_t i = 0; i < table->n_cells; i++) {
+    size_t n_rows = table->n_columns > 0 ? table->n_cells / table->n_columns : 0;
+    for (size_t i = 0; i < n_rows * table->n_columns; i++) {
         size_t *width = &widths[i % table->n_columns];
         *width = table->cells[i].width > *width ? table->cells[i].width : *width;
     }
-    for (size_t i = 0; i < table->n_cells; i++) {
+    for (size_t i = 0; i < n_rows * table->n_columns; i++) {
         const struct cell *cell = &table->cells[i];
         size_t column = i % table->n_columns;
         bool last = column + 1 == table->n_columns;
         int padding = (int)(widths[column] - cell->width);
         bool right = table->alignment[column] == 'r';
-        printf("%s%*s", column ? "  " : "  ", right ? padding : 0, "");
+        printf("  %*s", right ? padding : 0, "");
         fwrite(cell->text ? cell->text : "", 1, cell->size, stdout);
         printf("%*s%s", right || last ? 0 : padding, "", last ? "\n" : "");
     }
@@ -314,9 +315,7 @@ void inspect_print_plan(const json_t *plan)
             }
         }
     }
-    if (table.n_columns > 0) {
-        table_print(&table);
-    }
+    table_print(&table);
     printf("%zu steps\n\nMemory\n", json_array_size(steps));
     table = (struct table){.n_columns = 2, .alignment = "lr"};
     json_object_foreach(json_object_get(plan, "memory"), key, value)
