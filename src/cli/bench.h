@@ -31,6 +31,7 @@ void bench_print_begin(enum bench_format format);
 // first: no result was printed before it.
 void bench_print(enum bench_format format, const struct bench_result *result, bool first);
 void bench_print_end(enum bench_format format);
+// n_threads 0: all there are.
 void bench_print_machine(enum bench_format format, const mote_machine *machine, size_t n_threads);
 
 #endif

@@ -145,7 +145,13 @@ void bench_print_machine(enum bench_format format, const mote_machine *machine, 
         printf(",%zu,%.9g,%.9g,%.9g\n", n_threads, machine->int8_ops, machine->f32_ops, machine->read_bytes);
     } else {
         print_escaped(stdout, machine->cpu, strlen(machine->cpu));
-        printf(", %zu threads: %.1f G int8 operations/s, %.1f G F32 operations/s, %.1f GB/s read from memory\n",
-               n_threads, machine->int8_ops * giga, machine->f32_ops * giga, machine->read_bytes * giga);
+        fputs(", ", stdout);
+        if (n_threads > 0) {
+            printf("%zu", n_threads);
+        } else {
+            fputs("all", stdout);
+        }
+        printf(" threads: %.1f G int8 operations/s, %.1f G F32 operations/s, %.1f GB/s read from memory\n",
+               machine->int8_ops * giga, machine->f32_ops * giga, machine->read_bytes * giga);
     }
 }

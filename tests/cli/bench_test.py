@@ -69,6 +69,7 @@ class Bench(CliTest):
         self.assertEqual(self.results(LLAMA, *SHORT, env=environment(MOTE_ISA="c"))[0]["isa"], "c")
 
     def test_machine(self):
+        self.assertIn("all threads", self.text("bench", "--machine"))
         self.assertRegex(self.text("bench", "--machine", "-t", "1"), r"1 thread.*int8.*F32.*GB/s")
         machine = json.loads(self.text("bench", "--machine", "-t", "1", "-o", "json"))
         for key in ("int8_ops", "f32_ops", "read_bytes"):
