@@ -194,7 +194,8 @@ static bool slice_bound(struct jinja *jinja, struct value bound, int64_t length,
 static bool slice_string(struct jinja *jinja, struct jinja_string *string, int64_t start, int64_t step, size_t count,
                          struct value *out)
 {
-    if (!jinja_work(jinja, string->size))
+    // In ASCII a position is an offset; elsewhere it must be searched for.
+    if (string_length(string) != string->size && !jinja_work(jinja, string->size))
         return false;
     if (step == 1 || count < 2) {
         size_t begin = string_offset(string, (size_t)(count ? start : 0));

@@ -49,7 +49,7 @@ static bool equal_inside(struct jinja *jinja, struct value a, struct value b, bo
         return true;
     case VALUE_STRING:
         *equal = string_equal(a.string, b.string);
-        return !*equal || jinja_work(jinja, a.string->size);
+        return a.string->size != b.string->size || jinja_work(jinja, a.string->size);
     case VALUE_LIST:
     case VALUE_TUPLE:
         return lists_equal(jinja, a.list, b.list, equal);

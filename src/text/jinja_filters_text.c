@@ -92,8 +92,7 @@ bool filter_trim(struct jinja *jinja, const struct call *call, struct value *out
 {
     struct jinja_string *text, *characters;
     return value_to_string(jinja, call->self, &text) && argument_string(jinja, call, 0, "chars", &characters) &&
-           jinja_work(jinja, text->size * (characters ? 1 + characters->size / 64 : 1)) &&
-           value_from_slice(jinja, string_strip(string_all(text), characters, true, true), text->markup, out);
+           text_strip(jinja, text, characters, true, true, out);
 }
 
 bool filter_center(struct jinja *jinja, const struct call *call, struct value *out)

@@ -112,6 +112,7 @@ static size_t word_tag(const struct lexer *lexer, size_t at, const char *word, b
     return at < lexer->size ? tag_end(lexer, at, "%}", trim) : 0;
 }
 
+// As in Jinja, what is opened by the very last characters need not be closed; nor a comment.
 static bool lex_raw(struct lexer *lexer, size_t begin)
 {
     for (size_t at = begin; at < lexer->size; at++) {
@@ -126,7 +127,8 @@ static bool lex_raw(struct lexer *lexer, size_t begin)
         lexer->at = end;
         return true;
     }
-    return jinja_fail(lexer->jinja, "missing end of raw directive");
+    lexer->at = lexer->size;
+    return begin == lexer->size || jinja_fail(lexer->jinja, "missing end of raw directive");
 }
 
 static bool lex_comment(struct lexer *lexer, size_t begin)
@@ -138,7 +140,8 @@ static bool lex_comment(struct lexer *lexer, size_t begin)
             return true;
         }
     }
-    return jinja_fail(lexer->jinja, "missing end of comment tag");
+    lexer->at = lexer->size;
+    return begin == lexer->size || jinja_fail(lexer->jinja, "missing end of comment tag");
 }
 
 // Behind digits with single underscores between them at `at`; first_underscore: one may stand before the first.

@@ -60,11 +60,8 @@ static bool method_casefold(struct jinja *jinja, const struct call *call, struct
 static bool strip(struct jinja *jinja, const struct call *call, bool left, bool right, struct value *out)
 {
     struct jinja_string *characters;
-    if (!argument_string(jinja, call, 0, "the characters to strip", &characters) ||
-        !jinja_work(jinja, self(call)->size * (characters ? 1 + characters->size / 64 : 1)))
-        return false;
-    return value_from_slice(jinja, string_strip(string_all(self(call)), characters, left, right), self(call)->markup,
-                            out);
+    return argument_string(jinja, call, 0, "the characters to strip", &characters) &&
+           text_strip(jinja, self(call), characters, left, right, out);
 }
 
 static bool method_strip(struct jinja *jinja, const struct call *call, struct value *out)
@@ -139,6 +136,12 @@ static bool method_join(struct jinja *jinja, const struct call *call, struct val
 static bool bounds(struct jinja *jinja, const struct call *call, size_t *begin, size_t *end, bool *outside)
 {
     struct jinja_string *string = self(call);
+    if (call->arguments[1].kind == VALUE_ABSENT) {
+        *begin = 0;
+        *end = string->size;
+        *outside = false;
+        return true;
+    }
     int64_t length = (int64_t)string_length(string), positions[2];
     for (size_t i = 0; i < 2; i++) {
         int64_t absent = i ? length : 0;
@@ -153,7 +156,7 @@ static bool bounds(struct jinja *jinja, const struct call *call, size_t *begin, 
     *outside = positions[0] > positions[1];
     *begin = *outside ? 0 : string_offset(string, (size_t)positions[0]);
     *end = *outside ? 0 : string_offset(string, (size_t)positions[1]);
-    return jinja_work(jinja, string->size);
+    return length == (int64_t)string->size || jinja_work(jinja, string->size);
 }
 
 // The byte offset of the first or last occurrence, or SIZE_MAX.
@@ -168,6 +171,8 @@ static bool find(struct jinja *jinja, const struct call *call, bool last, size_t
     if (outside)
         return true;
     struct slice text = string_slice(self(call), begin, end);
+    if (!jinja_work(jinja, text.size))
+        return false;
     if (!last)
         *at = string_find(text, string_all(wanted), 0);
     else if (!string_find_last(jinja, text, string_all(wanted), at))
@@ -216,6 +221,8 @@ static bool method_count(struct jinja *jinja, const struct call *call, struct va
     if (!text_argument(jinja, call, 0, &wanted) || !bounds(jinja, call, &begin, &end, &outside))
         return false;
     struct slice text = string_slice(self(call), begin, end);
+    if (!jinja_work(jinja, text.size))
+        return false;
     if (wanted->size == 0) {
         count = outside ? 0 : (int64_t)(string_index(self(call), end) - string_index(self(call), begin)) + 1;
     } else {
@@ -250,6 +257,8 @@ static bool test_affix(struct jinja *jinja, const struct call *call, bool at_end
         if (affix.kind != VALUE_STRING)
             return jinja_fail(jinja, "%s first arg must be str or a tuple of str, not %s",
                               at_end ? "endswith" : "startswith", value_type_name(affix));
+        if (!jinja_work(jinja, affix.string->size))
+            return false;
         holds |= !outside && has_affix(text, string_all(affix.string), at_end);
     }
     *out = value_bool(holds);

@@ -185,6 +185,16 @@ bool text_split(struct jinja *jinja, struct jinja_string *string, const struct j
     return done && finish_pieces(jinja, &pieces, from_right, out);
 }
 
+bool text_strip(struct jinja *jinja, const struct jinja_string *string, const struct jinja_string *characters,
+                bool left, bool right, struct value *out)
+{
+    // Every character that goes away was compared with all of `characters`.
+    if (characters && !jinja_work(jinja, string->size * (1 + characters->size / 64)))
+        return false;
+    struct slice rest = string_strip(string_all(string), characters, left, right);
+    return jinja_work(jinja, string->size - rest.size) && value_from_slice(jinja, rest, string->markup, out);
+}
+
 static bool ends_line(uint32_t c)
 {
     return (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;

@@ -19,6 +19,10 @@ bool text_replace(struct jinja *jinja, struct jinja_string *string, struct jinja
 bool text_split(struct jinja *jinja, struct jinja_string *string, const struct jinja_string *separator, int64_t most,
                 bool from_right, struct value *out);
 
+// Without leading and trailing characters (NULL: white space).
+bool text_strip(struct jinja *jinja, const struct jinja_string *string, const struct jinja_string *characters,
+                bool left, bool right, struct value *out);
+
 bool text_split_lines(struct jinja *jinja, const struct jinja_string *string, bool keep_ends, struct value *out);
 
 // In a field of width characters: before of the missing ones go in front.

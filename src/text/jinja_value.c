@@ -131,8 +131,10 @@ bool value_length(struct jinja *jinja, struct value value, size_t *length)
         *length = 0;
         return true;
     case VALUE_STRING:
+        if (value.string->length == LENGTH_UNKNOWN && !jinja_work(jinja, value.string->size))
+            return false;
         *length = string_length(value.string);
-        return jinja_work(jinja, value.string->size);
+        return true;
     case VALUE_LIST:
     case VALUE_TUPLE:
         *length = value.list->count;
