@@ -26,13 +26,9 @@ struct mote_sampler {
     bool *banned;                 // [n_vocab]
 };
 
-void mote_sampling_default(const mote_model *model, mote_sampling *sampling)
+// What the file recommends; what makes no sense is passed over.
+static void read_sampling(const struct gguf *gguf, mote_sampling *sampling)
 {
-    *sampling = (mote_sampling){
-        .size = sizeof(*sampling), .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .seed = 0};
-    if (model == NULL)
-        return;
-    const struct gguf *gguf = model->gguf;
     mote_sampling file = *sampling;
     uint32_t top_k = 0;
     bool has_top_k = gguf_find(gguf, "general.sampling.top_k") != NULL;
@@ -48,6 +44,17 @@ void mote_sampling_default(const mote_model *model, mote_sampling *sampling)
     if (has_top_k && gguf_get_u32(gguf, "general.sampling.top_k", false, &top_k, NULL) == STATUS_OK &&
         top_k <= INT32_MAX)
         sampling->top_k = (int32_t)top_k;
+}
+
+void mote_sampling_default(const mote_model *model, mote_sampling *sampling)
+{
+    *sampling = (mote_sampling){
+        .size = sizeof(*sampling), .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .seed = 0};
+    if (model == NULL)
+        return;
+    struct fpenv saved = fpenv_enter(); // a F64 in the file is rounded
+    read_sampling(model->gguf, sampling);
+    fpenv_leave(saved);
 }
 
 mote_status mote_sampler_create(const mote_sampling *sampling, size_t n_vocab, mote_sampler **result, mote_error *error)

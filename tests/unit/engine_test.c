@@ -503,6 +503,64 @@ static void test_cancel_from_thread(void **state)
     fixture_close(&f);
 }
 
+// ---- engines side by side ----
+
+struct beside {
+    struct fixture f;
+    float *logits;
+};
+
+// cmocka's assertions belong to the test's thread: what goes wrong here leaves no logits.
+static void *run_beside(void *user)
+{
+    struct beside *beside = user;
+    struct fixture *f = &beside->f;
+    mote_engine_params params;
+    mote_engine_params_default(&params);
+    params.n_threads = 2;
+    params.n_context = 128;
+    params.n_batch = 16;
+    mote_session *session = NULL;
+    int32_t tokens[100];
+    for (size_t i = 0; i < 100; i++)
+        tokens[i] = token_at(i);
+    struct kept kept = {.logits = calloc(f->n_vocab, sizeof(float)), .n_vocab = f->n_vocab};
+    if (kept.logits != NULL && mote_engine_create(f->model, &params, &f->engine, NULL) == MOTE_OK &&
+        mote_session_create(f->engine, &session, NULL) == MOTE_OK) {
+        mote_input input = {.session = session, .tokens = tokens, .n_tokens = 100, .want = MOTE_WANT_LAST};
+        if (mote_engine_run(f->engine, &input, 1, keep, &kept, NULL) == MOTE_OK)
+            beside->logits = kept.logits;
+    }
+    mote_session_destroy(session);
+    mote_engine_destroy(f->engine);
+    if (beside->logits == NULL)
+        free(kept.logits);
+    return NULL;
+}
+
+// Engines of one model are made and run at the same time, each by its thread.
+static void test_engines_side_by_side(void **state)
+{
+    (void)state;
+    mote_model *model = open_model("qwen3");
+    struct beside beside[3];
+    pthread_t threads[3];
+    available = 0;
+    for (size_t i = 0; i < 3; i++) {
+        beside[i] = (struct beside){.f = {.model = model, .n_vocab = mote_model_n_vocab(model)}};
+        assert_int_equal(pthread_create(&threads[i], NULL, run_beside, &beside[i]), 0);
+    }
+    for (size_t i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    for (size_t i = 0; i < 3; i++) {
+        assert_non_null(beside[i].logits);
+        assert_memory_equal(beside[i].logits, beside[0].logits, mote_model_n_vocab(model) * sizeof(float));
+    }
+    for (size_t i = 0; i < 3; i++)
+        free(beside[i].logits);
+    mote_model_close(model);
+}
+
 static int stop_loading(void *user, uint64_t done, uint64_t total)
 {
     assert_true(done <= total);
@@ -547,7 +605,7 @@ int main(void)
         cmocka_unit_test(test_window_pages),       cmocka_unit_test(test_no_page_left),
         cmocka_unit_test(test_rounding_mode),      cmocka_unit_test(test_bad_inputs),
         cmocka_unit_test(test_stop_from_callback), cmocka_unit_test(test_cancel_from_thread),
-        cmocka_unit_test(test_stop_loading),
+        cmocka_unit_test(test_stop_loading),       cmocka_unit_test(test_engines_side_by_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
