@@ -55,7 +55,7 @@ class Terminal(CliTest):
         self.assertEqual(answer, self.ok(*RUN))
 
     def test_dumb_terminals_and_no_color(self):
-        file = self.write("text.txt", "The quick brown fox. " * 400)
+        file = self.write("text.txt", "The quick brown fox. " * 2000)  # about a second
         measure = ("perplexity", LLAMA, "-f", file, "-c", "64", "-b", "1", "-t", "1", "--precision", "f32")
         plain = self.ok(*measure)
         for settings in ({"term": "dumb"}, {"NO_COLOR": "1"}):
