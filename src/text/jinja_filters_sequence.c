@@ -43,6 +43,8 @@ bool filter_random(struct jinja *jinja, const struct call *call, struct value *o
         return false;
     if (length == 0)
         return value_undefined_text(jinja, "no random item, sequence was empty", out);
+    if (length == 1)
+        return value_at(jinja, call->self, 0, out);
     return jinja_fail(jinja, "the filter random is not supported: a prompt must not depend on chance");
 }
 

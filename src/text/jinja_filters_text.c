@@ -267,7 +267,7 @@ bool filter_filesizeformat(struct jinja *jinja, const struct call *call, struct 
     static const char letters[] = "kMGTPEZY";
     struct jinja_writer writer = {.jinja = jinja};
     bool binary = argument_bool(call, 0, false), valid = value_is_number(call->self);
-    double bytes = 0, base = binary ? 1024 : 1000, unit = base;
+    double bytes = 0, base = binary ? 1024 : 1000, unit;
     if (call->self.kind == VALUE_UNDEFINED)
         return value_fail_undefined(jinja, call->self);
     if (call->self.kind == VALUE_STRING && !number_parse_float(jinja, call->self.string, &bytes, &valid))

@@ -155,8 +155,8 @@ bool filter_round(struct jinja *jinja, const struct call *call, struct value *ou
         return round_towards(jinja, value, precision, up, out);
     if (value.kind != VALUE_FLOAT)
         return round_integer(jinja, value, precision, out);
-    *out = value_float(0);
-    return number_round(jinja, value.real, precision, &out->real);
+    *out = value_float(number_round(value.real, precision));
+    return true;
 }
 
 bool filter_sum(struct jinja *jinja, const struct call *call, struct value *out)

@@ -266,7 +266,7 @@ static bool parse_spec(struct jinja *jinja, struct slice text, struct format_spe
         spec->align = text.data[at++];
     }
     bool filled = at > 1;
-    if (at < text.size && memchr("+- ", text.data[at], 3))
+    if (at < text.size && (text.data[at] == '+' || text.data[at] == '-' || text.data[at] == ' '))
         spec->sign = text.data[at++];
     if (at < text.size && text.data[at] == 'z')
         at++;

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static bool method_refused(struct jinja *jinja, const struct call *call, struct value *out)
+static bool method_unsupported(struct jinja *jinja, const struct call *call, struct value *out)
 {
     (void)call;
     (void)out;
@@ -186,18 +186,18 @@ static bool float_is_integer(struct jinja *jinja, const struct call *call, struc
 
 static const struct jinja_builtin float_methods[] = {
     {.name = "is_integer", .function = float_is_integer},
-    {.name = "hex", .function = method_refused, .variadic = true},
-    {.name = "as_integer_ratio", .function = method_refused, .variadic = true},
-    {.name = "conjugate", .function = method_refused, .variadic = true},
+    {.name = "hex", .function = method_unsupported, .variadic = true},
+    {.name = "as_integer_ratio", .function = method_unsupported, .variadic = true},
+    {.name = "conjugate", .function = method_unsupported, .variadic = true},
     {0},
 };
 
 static const struct jinja_builtin int_methods[] = {
-    {.name = "bit_length", .function = method_refused, .variadic = true},
-    {.name = "bit_count", .function = method_refused, .variadic = true},
-    {.name = "to_bytes", .function = method_refused, .variadic = true},
-    {.name = "as_integer_ratio", .function = method_refused, .variadic = true},
-    {.name = "conjugate", .function = method_refused, .variadic = true},
+    {.name = "bit_length", .function = method_unsupported, .variadic = true},
+    {.name = "bit_count", .function = method_unsupported, .variadic = true},
+    {.name = "to_bytes", .function = method_unsupported, .variadic = true},
+    {.name = "as_integer_ratio", .function = method_unsupported, .variadic = true},
+    {.name = "conjugate", .function = method_unsupported, .variadic = true},
     {0},
 };
 

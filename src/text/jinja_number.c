@@ -202,7 +202,7 @@ bool number_negate(struct jinja *jinja, struct value a, struct value *out)
     return big_negate(jinja, a, out);
 }
 
-double number_from_decimal(struct jinja *jinja, const char *digits, size_t n_digits, long exponent)
+double number_from_decimal(const char *digits, size_t n_digits, long exponent)
 {
     while (n_digits && *digits == '0') {
         digits++;
@@ -222,7 +222,6 @@ double number_from_decimal(struct jinja *jinja, const char *digits, size_t n_dig
         text[kept++] = '1';
         exponent--;
     }
-    (void)jinja;
     exponent = exponent > 99999 ? 99999 : exponent < -99999 ? -99999 : exponent;
     snprintf(text + kept, sizeof text - kept, "e%ld", exponent);
     return strtod(text, NULL);
@@ -311,7 +310,7 @@ bool number_parse_float(struct jinja *jinja, const struct jinja_string *text, do
     if (at != size)
         return true;
     *valid = true;
-    *out = number_from_decimal(jinja, digits, n, exponent);
+    *out = number_from_decimal(digits, n, exponent);
     if (negative)
         *out = -*out;
     return true;
@@ -382,7 +381,7 @@ static void take_digits(double real, int n_digits, struct decimal *decimal)
             decimal->digits[n++] = *c;
     decimal->digits[n] = '\0';
     decimal->n_digits = n;
-    decimal->point = (*c ? atoi(c + 1) : 0) + 1;
+    decimal->point = (*c ? (int)strtol(c + 1, NULL, 10) : 0) + 1;
 }
 
 static bool reads_back(const struct decimal *decimal, double real)
@@ -468,33 +467,26 @@ static bool rounds_up(const char *digits, size_t n_digits, size_t kept)
     return beyond_half || (half && odd);
 }
 
-bool number_round(struct jinja *jinja, double real, int64_t digits, double *out)
+double number_round(double real, int64_t digits)
 {
     // The exact decimal value: 309 digits before the point at most; behind it 60 are enough where digits are negative,
     // and printf itself rounds exactly, ties to even, where they are not.
     enum { EXACT_FRACTION = 60 };
     char text[800], plain[800] = "0"; // a leading 0, for a carry
-    *out = real;
     if (!isfinite(real) || real == 0 || digits > 323)
-        return true;
-    if (digits < -309) {
-        *out = copysign(0, real);
-        return true;
-    }
+        return real;
+    if (digits < -309)
+        return copysign(0, real);
     size_t n = 1;
     snprintf(text, sizeof text, "%.*f", digits < 0 ? EXACT_FRACTION : (int)digits, fabs(real));
     for (const char *c = text; *c; c++)
         if (isdigit((unsigned char)*c))
             plain[n++] = *c;
-    if (digits >= 0) {
-        *out = copysign(number_from_decimal(jinja, plain, n, (long)-digits), real);
-        return true;
-    }
+    if (digits >= 0)
+        return copysign(number_from_decimal(plain, n, (long)-digits), real);
     size_t before = n - EXACT_FRACTION; // the point
-    if ((size_t)-digits >= before) {    // to the place of the leading 0 at least
-        *out = copysign(0, real);
-        return true;
-    }
+    if ((size_t)-digits >= before)      // to the place of the leading 0 at least
+        return copysign(0, real);
     size_t kept = before - (size_t)-digits;
     if (rounds_up(plain, n, kept)) {
         size_t i = kept - 1;
@@ -502,8 +494,7 @@ bool number_round(struct jinja *jinja, double real, int64_t digits, double *out)
             plain[i--] = '0';
         plain[i]++;
     }
-    *out = copysign(number_from_decimal(jinja, plain, kept, (long)-digits), real);
-    return true;
+    return copysign(number_from_decimal(plain, kept, (long)-digits), real);
 }
 
 bool number_write_formatted(struct jinja_writer *writer, double real, char conversion, int precision, bool alternate)

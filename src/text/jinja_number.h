@@ -46,7 +46,7 @@ bool number_parse_int(struct jinja *jinja, const struct jinja_string *text, unsi
                       bool *valid);
 
 // Digits (ASCII, no sign) times 10^exponent.
-double number_from_decimal(struct jinja *jinja, const char *digits, size_t n_digits, long exponent);
+double number_from_decimal(const char *digits, size_t n_digits, long exponent);
 
 // The decimal digits of a finite |real|, no point: real = 0.d1d2d3… × 10^point. Shortest that reads back as real.
 struct decimal {
@@ -60,7 +60,7 @@ bool number_write_float(struct jinja_writer *writer, double real); // repr
 bool number_write_int(struct jinja_writer *writer, struct value integer);
 
 // round(real, digits) of Python: to the even neighbour in a tie of the exact decimal value.
-bool number_round(struct jinja *jinja, double real, int64_t digits, double *out);
+double number_round(double real, int64_t digits);
 
 // printf of one double with the point as '.', whatever the locale: conversion is one of e, f, g.
 bool number_write_formatted(struct jinja_writer *writer, double real, char conversion, int precision, bool alternate);

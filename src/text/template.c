@@ -49,18 +49,15 @@ static bool fill_context(struct jinja *jinja, const json_t *input)
     return true;
 }
 
-static bool run(struct jinja *jinja, const char *source, size_t size, const json_t *input, struct jinja_writer *output)
+static bool run(struct jinja *jinja, const char *source, size_t size, const json_t *input, struct jinja_syntax *syntax)
 {
-    struct jinja_syntax syntax = {0};
     jinja->context = dict_create(jinja, 0);
     jinja->root = scope_create(jinja, NULL);
-    jinja->output = output;
-    jinja->syntax = &syntax;
     jinja->line = 1;
-    return jinja->context && jinja->root && fill_context(jinja, input) && jinja_parse(jinja, source, size, &syntax) &&
-           scope_begin(jinja, jinja->root, &syntax.plan) &&
-           scope_set(jinja, jinja->root, syntax.self, (struct value){.kind = VALUE_SELF}) &&
-           jinja_execute(jinja, &syntax.body, jinja->root) != FLOW_FAILED;
+    return jinja->context && jinja->root && fill_context(jinja, input) && jinja_parse(jinja, source, size, syntax) &&
+           scope_begin(jinja, jinja->root, &syntax->plan) &&
+           scope_set(jinja, jinja->root, syntax->self, (struct value){.kind = VALUE_SELF}) &&
+           jinja_execute(jinja, &syntax->body, jinja->root) != FLOW_FAILED;
 }
 
 static bool add_range(struct rendered *rendered, size_t *capacity, size_t begin, size_t end)
@@ -102,7 +99,10 @@ enum status template_render(const char *source, size_t size, const json_t *input
     *rendered = (struct rendered){0};
     arena_init(&jinja.arena, jinja.limits->memory);
     struct jinja_writer output = {.jinja = &jinja, .limit = jinja.limits->output};
-    if (run(&jinja, source, size, input, &output) && !take_output(&output, rendered)) {
+    struct jinja_syntax syntax = {0};
+    jinja.output = &output;
+    jinja.syntax = &syntax;
+    if (run(&jinja, source, size, input, &syntax) && !take_output(&output, rendered)) {
         rendered_free(rendered);
         jinja.status = error_memory(jinja.error, "the rendered template");
     }
