@@ -25,7 +25,8 @@ struct cpu_weight {
 struct weights {
     struct cpu_weight *items; // by tensor index
     size_t n_items;
-    size_t bytes;
+    size_t bytes; // of all of them
+    void *memory; // in one piece
 };
 
 // Fills the shapes of all items (no data); fails where mote has no packed form of a dtype.

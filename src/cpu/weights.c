@@ -37,6 +37,14 @@ static enum status describe_matrix(const struct tensor *tensor, uint32_t segment
     return STATUS_OK;
 }
 
+// What a weight takes: a multiple of 64 bytes.
+static size_t weight_bytes(const struct tensor *tensor, const struct cpu_weight *item)
+{
+    if (item->packed.format == NULL)
+        return round_up(tensor->ne[0], 16) * sizeof(float);
+    return item->packed.n_panels * item->packed.panel_bytes;
+}
+
 enum status cpu_weights_describe(const struct graph *graph, struct weights *weights, struct error *error)
 {
     weights->items = calloc(graph->n_weights + 1, sizeof(*weights->items));
@@ -47,7 +55,7 @@ enum status cpu_weights_describe(const struct graph *graph, struct weights *weig
         const struct tensor *tensor = graph->weights[i];
         struct packed *packed = &weights->items[i].packed;
         if (tensor->n_dims == 1) {
-            weights->bytes += round_up(tensor->ne[0], 16) * sizeof(float);
+            weights->bytes += weight_bytes(tensor, &weights->items[i]);
             continue;
         }
         uint32_t segment_unit = 0;
@@ -59,7 +67,7 @@ enum status cpu_weights_describe(const struct graph *graph, struct weights *weig
         enum status status = describe_matrix(tensor, segment_unit, packed, error);
         if (status != STATUS_OK)
             return status;
-        weights->bytes += packed->n_panels * packed->panel_bytes;
+        weights->bytes += weight_bytes(tensor, &weights->items[i]);
     }
     return STATUS_OK;
 }
@@ -68,26 +76,25 @@ void cpu_weights_free(struct weights *weights)
 {
     if (weights == NULL)
         return;
-    for (size_t i = 0; i < weights->n_items; i++) {
-        free(weights->items[i].packed.data);
-        free(weights->items[i].vector);
-    }
+    free(weights->memory);
     free(weights->items);
     free(weights);
 }
 
+// All weights lie in one piece of memory, so that small ones are on huge pages too.
 static enum status allocate(const struct graph *graph, struct weights *weights, struct error *error)
 {
+    weights->memory = cpu_allocate(weights->bytes);
+    if (weights->memory == NULL)
+        return error_set(error, STATUS_MEMORY, "out of memory: the weights take %zu MiB", weights->bytes >> 20);
+    uint8_t *at = weights->memory;
     for (size_t i = 0; i < weights->n_items; i++) {
         struct cpu_weight *item = &weights->items[i];
-        const struct packed *packed = &item->packed;
-        void *memory;
-        if (packed->format == NULL)
-            memory = item->vector = cpu_allocate(round_up(graph->weights[i]->ne[0], 16) * sizeof(float));
+        if (item->packed.format == NULL)
+            item->vector = (float *)(void *)at;
         else
-            memory = item->packed.data = cpu_allocate(packed->n_panels * packed->panel_bytes);
-        if (memory == NULL)
-            return error_set(error, STATUS_MEMORY, "out of memory: the weights take %zu MiB", weights->bytes >> 20);
+            item->packed.data = at;
+        at += weight_bytes(graph->weights[i], item);
     }
     return STATUS_OK;
 }
