@@ -12,6 +12,11 @@
 // Physical cores of which this thread may use a CPU; 0 where that cannot be found out.
 static size_t count_cores(void)
 {
+#ifdef __linux__
+    // Without a file system of the kernel's (a chroot) hwloc would print that, and find nothing.
+    if (access("/sys/devices/system/cpu/cpu0/topology", F_OK) != 0)
+        return 0;
+#endif
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0)
         return 0;
