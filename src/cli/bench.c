@@ -50,7 +50,9 @@ struct bench { // what is being measured now
     const struct bench_options *options;
     enum bench_format format;
     struct compute compute;
-    mote_machine machine;
+    mote_machine machines[OPTION_LIST_MAX]; // the limits with each number of threads
+    bool measured[OPTION_LIST_MAX];         // those are known
+    const mote_machine *machine;            // of the engine that is measured now
     mote_session *session;
     int32_t *tokens; // what is run: any tokens do
     struct bench_result result;
@@ -100,8 +102,8 @@ static void find_limit(struct bench *bench)
     for (size_t i = 0; i < n; i += step) {
         mote_cost cost;
         mote_engine_cost(bench->compute.engine, n - i < step ? n - i : step, result->n_depth + i, &cost);
-        memory += cost.bytes / bench->machine.read_bytes;
-        arithmetic += cost.int8_ops / bench->machine.int8_ops + cost.f32_ops / bench->machine.f32_ops;
+        memory += cost.bytes / bench->machine->read_bytes;
+        arithmetic += cost.int8_ops / bench->machine->int8_ops + cost.f32_ops / bench->machine->f32_ops;
     }
     result->bound = memory > arithmetic ? BOUND_MEMORY : BOUND_COMPUTE;
     double seconds = memory > arithmetic ? memory : arithmetic;
@@ -211,14 +213,27 @@ static double describe_number(mote_model *model, mote_description what, const ch
     return number;
 }
 
-// One engine: a model with a number of threads (0: as many as there are).
-static mote_status measure_engine(struct bench *bench, size_t n_threads, mote_error *error)
+// The machine's limits with the index-th number of threads: measured once, whatever the number of models.
+static mote_status find_machine(struct bench *bench, size_t index, mote_error *error)
+{
+    bench->machine = &bench->machines[index];
+    if (bench->measured[index]) {
+        return MOTE_OK;
+    }
+    mote_status status =
+        mote_machine_measure(bench->result.n_threads, bench->result.isa, &bench->machines[index], error);
+    bench->measured[index] = status == MOTE_OK;
+    return status;
+}
+
+// One engine: a model with the index-th number of threads (0: as many as there are).
+static mote_status measure_engine(struct bench *bench, size_t index, mote_error *error)
 {
     static const char *const kv_names[] = {
         [MOTE_KV_DEFAULT] = "f16", [MOTE_KV_F32] = "f32", [MOTE_KV_F16] = "f16", [MOTE_KV_Q8_0] = "q8_0"};
     mote_engine_params *params = &bench->compute.params;
     bool f32 = params->precision == MOTE_PRECISION_F32;
-    params->n_threads = n_threads;
+    params->n_threads = (size_t)bench->options->threads.values[index];
     mote_status status = compute_load(&bench->compute, error);
     if (status == MOTE_OK) {
         status = mote_session_create(bench->compute.engine, &bench->session, error);
@@ -229,7 +244,7 @@ static mote_status measure_engine(struct bench *bench, size_t n_threads, mote_er
         bench->result.precision = f32 ? "f32" : "default";
         bench->result.kv = f32 && params->kv == MOTE_KV_DEFAULT ? "f32" : kv_names[params->kv];
         bench->result.n_batch = params->n_batch ? params->n_batch : BATCH_DEFAULT;
-        status = mote_machine_measure(bench->result.n_threads, bench->result.isa, &bench->machine, error);
+        status = find_machine(bench, index, error);
     }
     if (status == MOTE_OK) {
         status = measure_tests(bench, error);
@@ -266,7 +281,7 @@ static mote_status measure_model(struct bench *bench, const char *path, mote_err
             status = make_tokens(bench, longest, error);
         }
         if (status == MOTE_OK) {
-            status = measure_engine(bench, (size_t)options->threads.values[i], error);
+            status = measure_engine(bench, i, error);
         }
     }
     free(bench->tokens);

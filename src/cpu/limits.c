@@ -8,15 +8,15 @@ enum { CHAINS = 12 }; // independent accumulators: latency × units of all CPUs 
 
 static double c_spin_int8(size_t n, uint64_t *sink)
 {
-    volatile int32_t start = 3;
-    int32_t a = start, b = start + 1, sums[4] = {1, 2, 3, 4};
+    volatile uint32_t start = 3; // unsigned: it wraps
+    uint32_t a = start, b = start + 1, sums[4] = {1, 2, 3, 4};
     for (size_t i = 0; i < n; i++) {
         for (int j = 0; j < 4; j++)
             sums[j] = sums[j] * a + b;
-        b ^= (int32_t)i;
+        b ^= (uint32_t)i;
     }
     for (int j = 0; j < 4; j++)
-        *sink += (uint64_t)sums[j];
+        *sink += sums[j];
     return (double)n * 4 * 2;
 }
 
@@ -114,7 +114,7 @@ AVX512 static double avx512_spin_int8(size_t n, uint64_t *sink)
             sums[j] = _mm512_dpbusd_epi32(sums[j], a, b);
     }
     for (int j = 0; j < CHAINS; j++)
-        *sink += (uint64_t)_mm512_reduce_add_epi32(sums[j]);
+        *sink += (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(sums[j])); // a sum of lanes would overflow int
     return (double)n * CHAINS * 64 * 2;
 }
 
@@ -144,7 +144,7 @@ AVX512 static void avx512_read(const uint8_t *bytes, size_t size, uint64_t *sink
             sums[j] = _mm512_xor_si512(sums[j], _mm512_load_si512((const void *)(bytes + i + (size_t)j * 64)));
     }
     for (int j = 0; j < 8; j++)
-        *sink += (uint64_t)_mm512_reduce_add_epi64(sums[j]);
+        *sink += (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(sums[j]));
 }
 
 static const struct limits isa_limits[] = {
