@@ -1,4 +1,4 @@
-"""What all tests of the program share. The program is $MOTE (a command of several words, where it needs an emulator)."""
+"""What all tests of the program share. The program is $MOTE (run by $MESON_EXE_WRAPPER, where that is set)."""
 import json
 import os
 import pathlib
@@ -10,7 +10,7 @@ import unittest
 
 from gguf import Gguf
 
-MOTE = shlex.split(os.environ["MOTE"])
+MOTE = shlex.split(os.environ.get("MESON_EXE_WRAPPER", "")) + [os.environ["MOTE"]]
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 MODELS = DATA / "models"
 LLAMA = MODELS / "llama.gguf"
