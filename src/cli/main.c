@@ -5,7 +5,9 @@
 #include "output.h"
 #include "signals.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command *const commands[] = {
     &command_run,    &command_inspect,    &command_tokenize, &command_template,
@@ -94,8 +96,21 @@ static int dispatch(int argc, char **argv)
     return name[0] == '-' ? usage_error(NULL, "unknown option %s", name) : unknown_command(name);
 }
 
+// A standard stream that is closed gets a descriptor that fails when it is used; else the next file that is opened, a
+// model, would be taken for it.
+static void occupy_standard_streams(void)
+{
+    static const int modes[] = {[STDIN_FILENO] = O_WRONLY, [STDOUT_FILENO] = O_RDONLY, [STDERR_FILENO] = O_RDONLY};
+    for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++) {
+        if (fcntl(i, F_GETFD) < 0 && open("/dev/null", modes[i]) < 0) { // the lowest free number: i
+            return;
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
+    occupy_standard_streams();
     signals_install();
     return finish_output(dispatch(argc - 1, argv + 1));
 }

@@ -22,7 +22,7 @@ static void handle(int number)
 void signals_install(void)
 {
     struct sigaction ignored_now;
-    static const int numbers[] = {SIGINT, SIGTERM};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         // A shell starts background jobs with SIGINT ignored: that is left so. No SA_RESTART: a read that waits for
         // the user returns.
@@ -31,6 +31,8 @@ void signals_install(void)
             sigaction(numbers[i], &action, NULL);
         }
     }
+    // A file that becomes too large (ulimit -f) is a failed write, which is said and leaves no half of a file.
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 bool signals_caught(void)

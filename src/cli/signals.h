@@ -1,5 +1,5 @@
-// Ctrl-C and SIGTERM: the first one asks what is going on to stop, so that files are left whole; the second one ends
-// the program at once.
+// Ctrl-C, SIGTERM and SIGHUP: the first one asks what is going on to stop, so that files are left whole; the second one
+// ends the program at once.
 #ifndef MOTE_CLI_SIGNALS_H
 #define MOTE_CLI_SIGNALS_H
 

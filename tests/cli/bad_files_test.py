@@ -11,7 +11,7 @@ import signal
 import subprocess
 import unittest
 
-from cli import LLAMA, MOTE, CliTest, environment
+from cli import LLAMA, MOTE, CliTest, environment, usual_signals
 from gguf import Gguf
 
 FOLDERS = [pathlib.Path(os.environ["MOTE_GGUF_BAD"]),
@@ -136,14 +136,41 @@ class OtherFiles(CliTest):
             self.assertIn(b"cut short", error)
 
 
+class Streams(CliTest):
+    def closed(self, descriptor, *args):
+        """Runs the program without a standard stream."""
+        return subprocess.run(["sh", "-c", f'exec "$@" {descriptor}', "sh", *MOTE, *map(str, args)], check=False,
+                              stdin=subprocess.DEVNULL, capture_output=True, env=environment(), timeout=HANG)
+
+    def test_closed_streams(self):
+        done = self.closed("<&-", "run", LLAMA, "--raw", "-n", "1")
+        self.assertEqual((done.returncode, done.stdout), (1, b""))
+        self.assertIn(b"cannot read standard input", done.stderr)
+        done = self.closed(">&-", "run", LLAMA, "--raw", "-p", "a", "-n", "1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"cannot write to standard output", done.stderr)
+        done = self.closed("2>&-", "run", LLAMA, "--raw", "-p", "a", "-n", "1", "-v")
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertTrue(done.stdout)
+
+    def test_a_file_that_becomes_too_large(self):
+        out = self.folder / "out.gguf"
+        done = subprocess.run([*MOTE, "logits", str(LLAMA), "--tokens", str(LLAMA.with_suffix(".golden.gguf")), "-o",
+                               str(out)], check=False, capture_output=True, env=environment(), timeout=HANG,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)))
+        self.assertEqual((done.returncode, done.stdout), (1, b""), done)
+        self.assertIn(b"out.gguf", done.stderr)
+        self.assertEqual(os.listdir(self.folder), [])
+
+
 class Signals(CliTest):
     def endless(self, *args, **more):
         return subprocess.Popen([*MOTE, "run", str(LLAMA), "--raw", "-p", "a", "--ignore-eos", "-c", "1000000",
                                  "--force", *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, env=environment(), **more)
+                                stderr=subprocess.PIPE, env=environment(), preexec_fn=usual_signals, **more)
 
     def test_interrupt(self):
-        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
             with self.endless() as process:
                 self.assertTrue(process.stdout.read(1))  # it streams
                 process.send_signal(number)
@@ -153,7 +180,7 @@ class Signals(CliTest):
 
     def test_interrupt_while_reading_the_prompt(self):
         with subprocess.Popen([*MOTE, "run", str(LLAMA)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, env=environment()) as process:
+                              stderr=subprocess.PIPE, env=environment(), preexec_fn=usual_signals) as process:
             try:
                 process.wait(timeout=1)
             except subprocess.TimeoutExpired:

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -24,6 +25,12 @@ def environment(**changes):
     env = {k: v for k, v in os.environ.items() if k not in ("MOTE_ISA", "NO_COLOR", "TERM")}
     env.update(changes)
     return env
+
+
+def usual_signals():
+    """For preexec_fn: a background job of a shell, nohup and the like have signals ignored, which programs inherit."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class CliTest(unittest.TestCase):

@@ -5,7 +5,7 @@ import statistics
 import subprocess
 import unittest
 
-from cli import LLAMA, MODELS, MOTE, CliTest, environment
+from cli import LLAMA, MODELS, MOTE, CliTest, environment, usual_signals
 from gguf import DTYPE_F32, DTYPE_I32, Gguf
 
 GOLDEN = MODELS / "llama.golden.gguf"
@@ -107,7 +107,8 @@ class Logits(CliTest):
         ids = self.write("ids.txt", "1 " * 20000)
         out = self.folder / "out.gguf"
         with subprocess.Popen([*MOTE, "logits", str(LLAMA), "--tokens", str(ids), "-o", str(out), "-t", "1", "-b", "1"],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+                              preexec_fn=usual_signals) as process:
             try:
                 process.wait(timeout=1)
             except subprocess.TimeoutExpired:
