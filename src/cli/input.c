@@ -39,11 +39,17 @@ mote_status text_copy(const char *data, size_t size, struct text *text, mote_err
     return MOTE_OK;
 }
 
+enum { TEXT_MAX = 1 << 30 }; // bytes: beyond it is no text, but a device that never ends
+
 static mote_status read_all(int descriptor, const char *path, struct text *text, mote_error *error)
 {
     size_t capacity = 0, size = 0;
     char *data = NULL;
     for (;;) {
+        if (size > TEXT_MAX) {
+            free(data);
+            return set_error(error, MOTE_INVALID, "%s holds more than 1 GiB: is it a text?", path);
+        }
         if (size + 1 >= capacity) {
             capacity = capacity ? 2 * capacity : 65536;
             char *grown = realloc(data, capacity);

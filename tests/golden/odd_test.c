@@ -1,0 +1,139 @@
+// Models of odd shapes (tools/make_odd_models.py) against a forward pass in float64, and one answer on them: widths
+// that fill no vector, one KV head or as many as query heads, values of another length than keys, every dtype and
+// scaling.
+#include "golden.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct odd {
+    const char *name;
+    double allowed; // difference by default precision, in deviations of the logits (a third of it was measured)
+};
+
+static const struct odd odd_models[] = {
+    {"gemma3-supers", 1.2}, {"llama-factors", 0.15}, {"llama-linear", 5e-3},
+    {"llama-yarn", 8e-3},   {"qwen2-yarn", 6e-3},    {"qwen3-blocks", 0.2},
+};
+
+enum { N_ODD = sizeof(odd_models) / sizeof(odd_models[0]) };
+
+// A model's tokens, and the oracle's logits after the last of them.
+struct oracle {
+    char path[512];
+    int32_t *tokens;
+    float *logits;
+    size_t n_tokens, n_logits;
+};
+
+static void oracle_load(struct oracle *oracle, const char *name)
+{
+    char path[512];
+    snprintf(oracle->path, sizeof(oracle->path), "%s/odd/%s.gguf", TEST_DATA, name);
+    snprintf(path, sizeof(path), "%s/odd/%s.golden.gguf", TEST_DATA, name);
+    mote_model *file = golden_open(path);
+    oracle->tokens = golden_i32(file, "tokens", &oracle->n_tokens);
+    oracle->logits = golden_f32(file, "logits", &oracle->n_logits);
+    mote_model_close(file);
+}
+
+static void oracle_free(struct oracle *oracle)
+{
+    free(oracle->tokens);
+    free(oracle->logits);
+}
+
+// Logits after all tokens; free() them.
+static float *logits_of(const struct oracle *oracle, const struct setup *setup, size_t *n)
+{
+    struct runner runner;
+    runner_open(&runner, oracle->path, setup);
+    float *logits = runner_logits(&runner, oracle->tokens, oracle->n_tokens);
+    *n = oracle->n_tokens * runner.n_vocab;
+    runner_close(&runner);
+    assert_true(*n >= oracle->n_logits);
+    return logits;
+}
+
+// The largest difference in deviations of the oracle's logits.
+static double difference(const float *logits, const struct oracle *oracle)
+{
+    double sum = 0, squares = 0, largest = 0;
+    for (size_t i = 0; i < oracle->n_logits; i++) {
+        double wanted = (double)oracle->logits[i], apart = fabs((double)logits[i] - wanted);
+        sum += wanted;
+        squares += wanted * wanted;
+        if (!(apart <= largest)) // also NaN
+            largest = apart;
+    }
+    double mean = sum / (double)oracle->n_logits;
+    return largest / sqrt(squares / (double)oracle->n_logits - mean * mean);
+}
+
+static void test_oracle(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_ODD; i++) {
+        struct oracle oracle;
+        oracle_load(&oracle, odd_models[i].name);
+        for (int f32 = 0; f32 < 2; f32++) {
+            size_t n;
+            float *logits = logits_of(&oracle, &(struct setup){.f32 = f32 != 0}, &n);
+            double apart = difference(logits + n - oracle.n_logits, &oracle);
+            double allowed = f32 != 0 ? 1e-4 : odd_models[i].allowed;
+            print_message("%s %s: %.2e deviations from the oracle (allowed %.2e)\n", odd_models[i].name,
+                          f32 != 0 ? "f32" : "default", apart, allowed);
+            assert_true(apart <= allowed);
+            free(logits);
+        }
+        oracle_free(&oracle);
+    }
+}
+
+static void test_one_answer(void **state)
+{
+    (void)state;
+    static const struct setup setups[] = {{.isa = "c", .n_threads = 3, .n_batch = 1},
+                                          {.isa = "avx2", .n_threads = 2, .n_batch = 33},
+                                          {.isa = "avx2", .n_threads = 8, .n_batch = 3, .n_logits = 2},
+                                          {.isa = "avx512", .n_threads = 3, .n_batch = 7},
+                                          {.isa = "avx512", .n_threads = 1, .n_batch = 512},
+                                          {.isa = "neon", .n_threads = 2, .n_batch = 5},
+                                          {.isa = "neon", .n_threads = 1, .n_batch = 512}};
+    for (size_t i = 0; i < N_ODD; i++) {
+        struct oracle oracle;
+        oracle_load(&oracle, odd_models[i].name);
+        for (int f32 = 0; f32 < 2; f32++) {
+            size_t n;
+            float *reference = logits_of(&oracle, &(struct setup){.f32 = f32 != 0, .isa = "c", .n_threads = 1}, &n);
+            for (size_t s = 0; s < sizeof(setups) / sizeof(setups[0]); s++) {
+                struct setup setup = setups[s];
+                setup.f32 = f32 != 0;
+                if (strstr(mote_machine_isas(), setup.isa) == NULL)
+                    continue;
+                float *logits = logits_of(&oracle, &setup, &n);
+                if (memcmp(logits, reference, n * sizeof(float)) != 0)
+                    fail_msg("%s f32=%d: %s kernels, batches of %zu, %zu threads give other bits", odd_models[i].name,
+                             f32, setup.isa, setup.n_batch, setup.n_threads);
+                free(logits);
+            }
+            free(reference);
+        }
+        oracle_free(&oracle);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_oracle),
+        cmocka_unit_test(test_one_answer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
