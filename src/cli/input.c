@@ -319,12 +319,13 @@ int json_lines_run(json_line_fn handle, void *user)
             return fail_message("an answer could not be written as JSON: out of memory");
         }
     }
+    int number = errno;
     free(data);
     if (signals_caught()) {
         return signals_exit_code();
     }
-    if (ferror(stdin)) {
-        return fail_message("cannot read standard input: %s", strerror(errno));
+    if (!feof(stdin)) { // also where there was no memory for a line
+        return fail_message("cannot read standard input: %s", strerror(number));
     }
     return failed ? EXIT_FAILED : EXIT_DONE;
 }

@@ -1,5 +1,6 @@
 """mote tokenize: text to ids and back, in every form."""
 import json
+import resource
 import subprocess
 import unittest
 
@@ -129,6 +130,15 @@ class JsonLines(CliTest):
                 self.assertEqual(json.loads(process.stdout.readline()), {"ids": ids})
             process.stdin.close()
             self.assertEqual(process.wait(timeout=30), 0)
+
+
+class Limits(CliTest):
+    def test_a_line_that_memory_does_not_hold(self):
+        limit = 200 << 20
+        done = self.run_mote("tokenize", LLAMA, "--jsonl", stdin=b'{"text": "a"}\n' + bytes(limit),
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        self.assertEqual((done.returncode, done.stdout), (1, b'{"ids": [97]}\n'))
+        self.assertIn(b"cannot read standard input", done.stderr)
 
 
 if __name__ == "__main__":
