@@ -15,8 +15,10 @@
 // Parts that are made when first needed are made under the lock; once made they never change.
 struct mote_model {
     struct gguf *gguf;
-    char *pre; // replaces tokenizer.ggml.pre; or NULL
-    struct log log;
+    char *pre;      // replaces tokenizer.ggml.pre; or NULL
+    struct log log; // to the user's function, where there is one
+    mote_log_fn log_function;
+    void *log_user;
     pthread_mutex_t lock;
     struct tokenizer *tokenizer;
     struct weights *weights; // packed, shared by the model's engines

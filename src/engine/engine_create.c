@@ -262,6 +262,13 @@ static enum status create(struct mote_engine *engine, const mote_engine_params *
         status = make_plan(engine, &settings, draft.n_pages, error);
     if (status == STATUS_OK)
         status = allocate_run(engine, error);
+    if (status == STATUS_OK)
+        log_message(
+            &engine->model->log, LOG_INFO,
+            "%zu threads, %s kernels; MiB: weights %llu, KV cache %llu (a context of %zu), work %llu, logits %llu",
+            engine->n_threads, mote_engine_isa(engine), (unsigned long long)(draft.memory.weights >> 20),
+            (unsigned long long)(draft.memory.kv >> 20), engine->n_context,
+            (unsigned long long)(draft.memory.work >> 20), (unsigned long long)(draft.memory.logits >> 20));
     return status;
 }
 

@@ -32,6 +32,14 @@ void mote_model_params_default(mote_model_params *params)
     *params = (mote_model_params){.size = sizeof(*params)};
 }
 
+static void write_log(void *user, enum log_level level, const char *message)
+{
+    static const mote_log_level levels[] = {
+        [LOG_DEBUG] = MOTE_DEBUG, [LOG_INFO] = MOTE_INFO, [LOG_WARNING] = MOTE_WARNING};
+    const struct mote_model *model = user;
+    model->log_function(model->log_user, levels[level], message);
+}
+
 mote_status mote_model_open(const char *path, const mote_model_params *params, mote_model **result, mote_error *error)
 {
     struct mote_model *model = calloc(1, sizeof(*model));
@@ -42,6 +50,11 @@ mote_status mote_model_open(const char *path, const mote_model_params *params, m
         return (mote_status)error_memory(inner_error(error), "the model");
     }
     enum status status = STATUS_OK;
+    if (params != NULL && params->log != NULL) {
+        model->log = (struct log){.write = write_log, .user = model};
+        model->log_function = params->log;
+        model->log_user = params->log_user;
+    }
     if (params != NULL && params->pre != NULL) {
         model->pre = strdup(params->pre);
         if (model->pre == NULL)
@@ -70,12 +83,27 @@ void mote_model_close(mote_model *model)
     free(model);
 }
 
+// What a user should know about a vocabulary that was read.
+static void warn_of_tokenizer(const struct mote_model *model)
+{
+    const char *kind = mote_model_string(model, "tokenizer.ggml.model");
+    if (model->pre == NULL && kind != NULL && strcmp(kind, "gpt2") == 0 &&
+        gguf_find(model->gguf, "tokenizer.ggml.pre") == NULL)
+        log_message(
+            &model->log, LOG_WARNING,
+            "the file does not say how text is split before merging (tokenizer.ggml.pre): the default may not be "
+            "the model's own way; --pre NAME sets it");
+}
+
 enum status model_tokenizer(struct mote_model *model, const struct tokenizer **tokenizer, struct error *error)
 {
     enum status status = STATUS_OK;
     pthread_mutex_lock(&model->lock);
-    if (model->tokenizer == NULL)
+    if (model->tokenizer == NULL) {
         status = tokenizer_create(model->gguf, model->pre, &model->tokenizer, error);
+        if (status == STATUS_OK)
+            warn_of_tokenizer(model);
+    }
     *tokenizer = model->tokenizer;
     pthread_mutex_unlock(&model->lock);
     return status;

@@ -161,10 +161,12 @@ static void read_scaling(struct builder *builder, struct rope_scaling *scaling)
         scaling->beta_fast = (double)build_f32(builder, "rope.scaling.yarn_beta_fast", 32);
         scaling->beta_slow = (double)build_f32(builder, "rope.scaling.yarn_beta_slow", 1);
         scaling->ext_factor = (double)build_f32(builder, "rope.scaling.yarn_ext_factor", 1);
-        scaling->attn_factor = (double)build_f32(builder, "rope.scaling.yarn_attn_factor",
-                                                 build_f32(builder, "rope.scaling.attn_factor", 1));
+        scaling->attn_factor = (double)build_f32(builder, "rope.scaling.attn_factor", 1);
+        // Hugging Face's attention_factor, which replaces the paper's magnitude. Where yarn_log_multiplier is present,
+        // the magnitude is in the scale of the scores instead.
         full_key(builder, "rope.scaling.yarn_log_multiplier", key, sizeof(key));
-        scaling->log_multiplier = gguf_find(builder->gguf, key) != NULL;
+        float otherwise = gguf_find(builder->gguf, key) != NULL ? 1.0f : 0.0f;
+        scaling->attention_factor = (double)build_f32(builder, "rope.scaling.yarn_attn_factor", otherwise);
         if (!(scaling->beta_fast > 0 && scaling->beta_slow > 0))
             build_fail(builder, STATUS_INVALID, "%s.rope.scaling.yarn_beta_fast and _slow must be positive",
                        builder->h->architecture);

@@ -29,7 +29,9 @@ static void scale_yarn(struct rope *rope, double base, const struct rope_scaling
         rope->frequencies[i] *= kept + (1 - kept) / scaling->factor;
     }
     rope->magnitude = scaling->attn_factor;
-    if (!scaling->log_multiplier && scaling->factor > 1)
+    if (scaling->attention_factor > 0)
+        rope->magnitude *= scaling->attention_factor;
+    else if (scaling->factor > 1)
         rope->magnitude *= 0.1 * elementary_log(scaling->factor) + 1;
 }
 

@@ -18,9 +18,9 @@ struct rope_scaling {
     double factor;                           // the context is this many times the original one
     double original_context;                 // YaRN
     double beta_fast, beta_slow, ext_factor; // YaRN
-    double attn_factor;                      // multiplies the magnitude
-    bool log_multiplier;  // yarn_log_multiplier is present: the magnitude is in the attention scale instead
-    const float *factors; // [n_rot / 2] divisors of the frequencies (Llama 3), or NULL
+    double attention_factor;                 // YaRN: the magnitude; 0: the paper's, 0.1 ln(factor) + 1
+    double attn_factor;                      // YaRN: multiplies that
+    const float *factors;                    // [n_rot / 2] divisors of the frequencies (Llama 3), or NULL
 };
 
 // frequencies: memory for n_rot / 2 values, kept.

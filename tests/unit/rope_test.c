@@ -93,7 +93,7 @@ static void test_table(void **state)
     }
 }
 
-// Where the magnitude is: 0.1 ln(factor) + 1, times attn_factor; in the scores' scale where the file says so.
+// Where the magnitude is: 0.1 ln(factor) + 1, or what the file gives instead, times attn_factor.
 static void test_yarn_magnitude(void **state)
 {
     (void)state;
@@ -108,10 +108,10 @@ static void test_yarn_magnitude(void **state)
                                    .attn_factor = 0.5};
     rope_init(&rope, 64, 10000, &scaling, frequencies);
     assert_true(fabs(rope.magnitude - 0.5 * (0.1 * log(4) + 1)) < 1e-15);
-    scaling.log_multiplier = true;
+    scaling.attention_factor = 1.25;
     rope_init(&rope, 64, 10000, &scaling, frequencies);
-    assert_true(rope.magnitude == 0.5);
-    scaling.log_multiplier = false;
+    assert_true(rope.magnitude == 0.5 * 1.25);
+    scaling.attention_factor = 0;
     scaling.factor = 1; // changes nothing
     scaling.attn_factor = 1;
     rope_init(&rope, 64, 10000, &scaling, frequencies);
