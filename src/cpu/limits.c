@@ -1,5 +1,5 @@
-// The loops of limits.h for each instruction set. Each function names its own target, so this file needs no flags;
-// limits_of is only called for kernels that this CPU has.
+// The loops of limits.h for C and x86. Each function names its own target, so this file needs no flags; limits_of is
+// only called for kernels that this CPU has. (For Arm, compilers want flags: kernels/arm/neon_limits.c.)
 #include "cpu/limits.h"
 
 #include <string.h>
@@ -151,51 +151,18 @@ static const struct limits isa_limits[] = {
     {"avx512", avx512_spin_int8, avx512_spin_f32, avx512_read},
     {"avx2", avx2_spin_int8, avx2_spin_f32, avx2_read},
 };
-#elif defined(__aarch64__)
-#include <arm_neon.h>
-
-__attribute__((target("+dotprod"))) static double neon_spin_int8(size_t n, uint64_t *sink)
-{
-    volatile int start = 3;
-    const int8x16_t a = vdupq_n_s8((int8_t)start), b = vdupq_n_s8((int8_t)(start + 1));
-    int32x4_t sums[CHAINS];
-    for (int j = 0; j < CHAINS; j++)
-        sums[j] = vdupq_n_s32(j + start);
-    for (size_t i = 0; i < n; i++) {
-        for (int j = 0; j < CHAINS; j++)
-            sums[j] = vdotq_s32(sums[j], a, b);
-    }
-    for (int j = 0; j < CHAINS; j++)
-        *sink += (uint64_t)vaddvq_s32(sums[j]);
-    return (double)n * CHAINS * 16 * 2;
-}
-
-static double neon_spin_f32(size_t n, uint64_t *sink)
-{
-    volatile float start = 0.5f;
-    const float32x4_t a = vdupq_n_f32(start), b = vdupq_n_f32(start * 2);
-    float32x4_t sums[CHAINS];
-    for (int j = 0; j < CHAINS; j++)
-        sums[j] = vdupq_n_f32((float)j);
-    for (size_t i = 0; i < n; i++) {
-        for (int j = 0; j < CHAINS; j++)
-            sums[j] = vfmaq_f32(b, sums[j], a);
-    }
-    for (int j = 0; j < CHAINS; j++)
-        *sink += (uint64_t)vaddvq_f32(sums[j]);
-    return (double)n * CHAINS * 4 * 2;
-}
-
-static const struct limits isa_limits[] = {{"neon", neon_spin_int8, neon_spin_f32, c_read}};
-#else
-static const struct limits isa_limits[] = {{"c", c_spin_int8, c_spin_f32, c_read}};
 #endif
 
 const struct limits *limits_of(const char *isa)
 {
+#if defined(__x86_64__)
     for (size_t i = 0; i < sizeof(isa_limits) / sizeof(isa_limits[0]); i++) {
         if (strcmp(isa_limits[i].isa, isa) == 0)
             return &isa_limits[i];
     }
+#elif defined(HAVE_KERNELS_NEON)
+    if (strcmp(limits_neon.isa, isa) == 0)
+        return &limits_neon;
+#endif
     return &c_limits;
 }

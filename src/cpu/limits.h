@@ -15,6 +15,8 @@ struct limits {
     void (*read)(const uint8_t *bytes, size_t size, uint64_t *sink);
 };
 
+extern const struct limits limits_neon; // where the build has the NEON kernels
+
 // The loops of an instruction set by the name of its kernels.
 const struct limits *limits_of(const char *isa);
 

@@ -114,6 +114,13 @@ struct score {
     double gap;
 };
 
+// NaN is the largest and stays. (fmax drops it, and its vectorization crashes gcc 12 for AArch64.)
+static void note_difference(struct score *score, double difference)
+{
+    if (difference > score->largest || isnan(difference))
+        score->largest = difference;
+}
+
 static void score_full(struct score *score, size_t index, const float *logits)
 {
     for (size_t p = 0; p < 4; p++) {
@@ -121,7 +128,7 @@ static void score_full(struct score *score, size_t index, const float *logits)
             continue;
         const float *full = score->reference->full_logits + p * score->n_vocab;
         for (size_t i = 0; i < score->n_vocab; i++)
-            score->largest = fmax(score->largest, fabs((double)logits[i] - (double)full[i]));
+            note_difference(score, fabs((double)logits[i] - (double)full[i]));
     }
 }
 
@@ -140,7 +147,7 @@ static int score_row(void *user, size_t input, size_t index, const float *logits
         score->kl += exp(log_p) * (log_p - log_q);
         rest_p -= exp(log_p);
         rest_q -= exp(log_q);
-        score->largest = fmax(score->largest, fabs((double)logits[ids[k]] - (double)top[k]));
+        note_difference(score, fabs((double)logits[ids[k]] - (double)top[k]));
     }
     if (rest_p > 1e-9 && rest_q > 1e-9)
         score->kl += rest_p * log(rest_p / rest_q);
