@@ -98,6 +98,34 @@ float *golden_f32(mote_model *file, const char *name, size_t *n)
     return values;
 }
 
+void golden_load(struct golden *golden, const char *folder, const char *name)
+{
+    char path[512];
+    snprintf(golden->path, sizeof(golden->path), "%s/%s.gguf", folder, name);
+    snprintf(path, sizeof(path), "%s/%s.golden.gguf", folder, name);
+    mote_model *file = golden_open(path);
+    golden->tokens = golden_i32(file, "tokens", &golden->n_tokens);
+    golden->logits = golden_f32(file, "logits", &golden->n_logits);
+    mote_model_close(file);
+}
+
+void golden_free(struct golden *golden)
+{
+    free(golden->tokens);
+    free(golden->logits);
+}
+
+float *golden_run(const struct golden *golden, const struct setup *setup, size_t *n)
+{
+    struct runner runner;
+    runner_open(&runner, golden->path, setup);
+    float *logits = runner_logits(&runner, golden->tokens, golden->n_tokens);
+    *n = golden->n_tokens * runner.n_vocab;
+    runner_close(&runner);
+    assert_true(*n >= golden->n_logits);
+    return logits;
+}
+
 uint64_t golden_hash(const float *values, size_t n)
 {
     uint64_t hash = 0xcbf29ce484222325u;

@@ -33,6 +33,19 @@ mote_model *golden_open(const char *path);
 int32_t *golden_i32(mote_model *file, const char *name, size_t *n);
 float *golden_f32(mote_model *file, const char *name, size_t *n);
 
+// A model of tests/data with what the oracle says of it: logits after each token, or after the last of them.
+struct golden {
+    char path[512];
+    int32_t *tokens;
+    float *logits;
+    size_t n_tokens, n_logits;
+};
+// FOLDER/NAME.gguf and FOLDER/NAME.golden.gguf
+void golden_load(struct golden *golden, const char *folder, const char *name);
+void golden_free(struct golden *golden);
+// The model's own logits after each token under a setup: *n of them; free() them.
+float *golden_run(const struct golden *golden, const struct setup *setup, size_t *n);
+
 // FNV-1a over the bits of values, -0 as they are and every NaN as one.
 uint64_t golden_hash(const float *values, size_t n);
 

@@ -24,45 +24,8 @@ static const struct odd odd_models[] = {
 
 enum { N_ODD = sizeof(odd_models) / sizeof(odd_models[0]) };
 
-// A model's tokens, and the oracle's logits after the last of them.
-struct oracle {
-    char path[512];
-    int32_t *tokens;
-    float *logits;
-    size_t n_tokens, n_logits;
-};
-
-static void oracle_load(struct oracle *oracle, const char *name)
-{
-    char path[512];
-    snprintf(oracle->path, sizeof(oracle->path), "%s/odd/%s.gguf", TEST_DATA, name);
-    snprintf(path, sizeof(path), "%s/odd/%s.golden.gguf", TEST_DATA, name);
-    mote_model *file = golden_open(path);
-    oracle->tokens = golden_i32(file, "tokens", &oracle->n_tokens);
-    oracle->logits = golden_f32(file, "logits", &oracle->n_logits);
-    mote_model_close(file);
-}
-
-static void oracle_free(struct oracle *oracle)
-{
-    free(oracle->tokens);
-    free(oracle->logits);
-}
-
-// Logits after all tokens; free() them.
-static float *logits_of(const struct oracle *oracle, const struct setup *setup, size_t *n)
-{
-    struct runner runner;
-    runner_open(&runner, oracle->path, setup);
-    float *logits = runner_logits(&runner, oracle->tokens, oracle->n_tokens);
-    *n = oracle->n_tokens * runner.n_vocab;
-    runner_close(&runner);
-    assert_true(*n >= oracle->n_logits);
-    return logits;
-}
-
 // The largest difference in deviations of the oracle's logits.
-static double difference(const float *logits, const struct oracle *oracle)
+static double difference(const float *logits, const struct golden *oracle)
 {
     double sum = 0, squares = 0, largest = 0;
     for (size_t i = 0; i < oracle->n_logits; i++) {
@@ -80,11 +43,11 @@ static void test_oracle(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N_ODD; i++) {
-        struct oracle oracle;
-        oracle_load(&oracle, odd_models[i].name);
+        struct golden oracle;
+        golden_load(&oracle, TEST_DATA "/odd", odd_models[i].name);
         for (int f32 = 0; f32 < 2; f32++) {
             size_t n;
-            float *logits = logits_of(&oracle, &(struct setup){.f32 = f32 != 0}, &n);
+            float *logits = golden_run(&oracle, &(struct setup){.f32 = f32 != 0}, &n);
             double apart = difference(logits + n - oracle.n_logits, &oracle);
             double allowed = f32 != 0 ? 1e-4 : odd_models[i].allowed;
             print_message("%s %s: %.2e deviations from the oracle (allowed %.2e)\n", odd_models[i].name,
@@ -92,7 +55,7 @@ static void test_oracle(void **state)
             assert_true(apart <= allowed);
             free(logits);
         }
-        oracle_free(&oracle);
+        golden_free(&oracle);
     }
 }
 
@@ -107,17 +70,17 @@ static void test_one_answer(void **state)
                                           {.isa = "neon", .n_threads = 2, .n_batch = 5},
                                           {.isa = "neon", .n_threads = 1, .n_batch = 512}};
     for (size_t i = 0; i < N_ODD; i++) {
-        struct oracle oracle;
-        oracle_load(&oracle, odd_models[i].name);
+        struct golden oracle;
+        golden_load(&oracle, TEST_DATA "/odd", odd_models[i].name);
         for (int f32 = 0; f32 < 2; f32++) {
             size_t n;
-            float *reference = logits_of(&oracle, &(struct setup){.f32 = f32 != 0, .isa = "c", .n_threads = 1}, &n);
+            float *reference = golden_run(&oracle, &(struct setup){.f32 = f32 != 0, .isa = "c", .n_threads = 1}, &n);
             for (size_t s = 0; s < sizeof(setups) / sizeof(setups[0]); s++) {
                 struct setup setup = setups[s];
                 setup.f32 = f32 != 0;
                 if (strstr(mote_machine_isas(), setup.isa) == NULL)
                     continue;
-                float *logits = logits_of(&oracle, &setup, &n);
+                float *logits = golden_run(&oracle, &setup, &n);
                 if (memcmp(logits, reference, n * sizeof(float)) != 0)
                     fail_msg("%s f32=%d: %s kernels, batches of %zu, %zu threads give other bits", odd_models[i].name,
                              f32, setup.isa, setup.n_batch, setup.n_threads);
@@ -125,7 +88,7 @@ static void test_one_answer(void **state)
             }
             free(reference);
         }
-        oracle_free(&oracle);
+        golden_free(&oracle);
     }
 }
 

@@ -28,31 +28,6 @@ static const struct tiny tiny_models[] = {
 
 enum { N_TINY = sizeof(tiny_models) / sizeof(tiny_models[0]) };
 
-// A model's tokens and the oracle's logits.
-struct golden {
-    char path[512];
-    int32_t *tokens;
-    float *logits;
-    size_t n_tokens, n_logits;
-};
-
-static void golden_load(struct golden *golden, const char *name)
-{
-    char path[512];
-    snprintf(golden->path, sizeof(golden->path), "%s/models/%s.gguf", TEST_DATA, name);
-    snprintf(path, sizeof(path), "%s/models/%s.golden.gguf", TEST_DATA, name);
-    mote_model *file = golden_open(path);
-    golden->tokens = golden_i32(file, "tokens", &golden->n_tokens);
-    golden->logits = golden_f32(file, "logits", &golden->n_logits);
-    mote_model_close(file);
-}
-
-static void golden_free(struct golden *golden)
-{
-    free(golden->tokens);
-    free(golden->logits);
-}
-
 static double deviation(const float *values, size_t n)
 {
     double sum = 0, squares = 0;
@@ -77,11 +52,9 @@ static double largest_difference(const float *a, const float *b, size_t n)
 // Logits of a model under a setup; free() them.
 static float *logits_of(const struct golden *golden, const struct setup *setup)
 {
-    struct runner runner;
-    runner_open(&runner, golden->path, setup);
-    assert_int_equal(golden->n_logits, golden->n_tokens * runner.n_vocab);
-    float *logits = runner_logits(&runner, golden->tokens, golden->n_tokens);
-    runner_close(&runner);
+    size_t n;
+    float *logits = golden_run(golden, setup, &n);
+    assert_int_equal(n, golden->n_logits);
     return logits;
 }
 
@@ -90,7 +63,7 @@ static void test_oracle(void **state)
     (void)state;
     for (size_t i = 0; i < N_TINY; i++) {
         struct golden golden;
-        golden_load(&golden, tiny_models[i].name);
+        golden_load(&golden, TEST_DATA "/models", tiny_models[i].name);
         double std = deviation(golden.logits, golden.n_logits);
         for (int f32 = 0; f32 < 2; f32++) {
             float *logits = logits_of(&golden, &(struct setup){.f32 = f32 != 0});
@@ -114,7 +87,7 @@ static void test_one_answer(void **state)
     const char *present = mote_machine_isas();
     for (size_t i = 0; i < N_TINY; i++) {
         struct golden golden;
-        golden_load(&golden, tiny_models[i].name);
+        golden_load(&golden, TEST_DATA "/models", tiny_models[i].name);
         for (int f32 = 0; f32 < 2; f32++) {
             float *reference = logits_of(&golden, &(struct setup){.f32 = f32 != 0, .isa = "c", .n_threads = 1});
             size_t bytes = golden.n_logits * sizeof(float);
@@ -153,8 +126,8 @@ static void test_overflow_twin(void **state)
 {
     (void)state;
     struct golden base, twin;
-    golden_load(&base, "llama");
-    golden_load(&twin, "llama-overflow");
+    golden_load(&base, TEST_DATA "/models", "llama");
+    golden_load(&twin, TEST_DATA "/models", "llama-overflow");
     float *a = logits_of(&base, &(struct setup){0}), *b = logits_of(&twin, &(struct setup){0});
     assert_int_equal(base.n_logits, twin.n_logits);
     assert_memory_equal(a, b, base.n_logits * sizeof(float));
@@ -183,7 +156,7 @@ static void test_sessions(void **state)
     static const size_t lengths[3] = {48, 17, 31}, first[3] = {0, 9, 30};
     for (size_t i = 0; i < N_TINY; i++) {
         struct golden golden;
-        golden_load(&golden, tiny_models[i].name);
+        golden_load(&golden, TEST_DATA "/models", tiny_models[i].name);
         struct runner runner;
         runner_open(&runner, golden.path, &(struct setup){.n_batch = 40});
         mote_error error = {0};
@@ -222,7 +195,7 @@ static void test_long_sequence(void **state)
     enum { N = 700 };
     for (size_t i = 0; i < N_TINY; i++) {
         struct golden golden;
-        golden_load(&golden, tiny_models[i].name);
+        golden_load(&golden, TEST_DATA "/models", tiny_models[i].name);
         int32_t tokens[N];
         for (size_t t = 0; t < N; t++)
             tokens[t] = golden.tokens[(t * 7 + t / 48) % golden.n_tokens];
@@ -256,7 +229,7 @@ static void test_kv_dtypes(void **state)
     static const char *const names[] = {"llama-rope3", "qwen3"}; // heads of 32
     for (size_t i = 0; i < 2; i++) {
         struct golden golden;
-        golden_load(&golden, names[i]);
+        golden_load(&golden, TEST_DATA "/models", names[i]);
         for (mote_kv kv = MOTE_KV_F32; kv <= MOTE_KV_Q8_0; kv++) {
             float *a = logits_of(&golden, &(struct setup){.kv = kv, .isa = "c", .n_threads = 1});
             float *b = logits_of(&golden, &(struct setup){.kv = kv, .n_threads = 2, .n_batch = 5});
@@ -275,7 +248,7 @@ static void test_full_context(void **state)
 {
     (void)state;
     struct golden golden;
-    golden_load(&golden, "llama");
+    golden_load(&golden, TEST_DATA "/models", "llama");
     struct runner runner;
     runner_open(&runner, golden.path, &(struct setup){0});
     mote_error error = {0};
