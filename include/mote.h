@@ -76,7 +76,9 @@ typedef enum mote_description {
     MOTE_METADATA, /* {"version", "files", "size", "keys": [{"key", "type", "count", "value"}] } */
     MOTE_TENSORS,  /* [{"name", "dtype", "shape", "size", "offset", "part"}] */
     MOTE_MODEL,    /* {"architecture", "name", "parameters", "hyperparameters": {…}, "tokenizer": {…}} */
-    MOTE_PLAN /* {"steps": [{"name", "ops", "kernel", "source", "rows", "bytes"…}], "memory": {…}} for engine params */
+    /* For engine params: {"steps": [{"step", "kind", "rows", "kernels", "ops", and of matmuls "weights", "source",
+       "bytes"}], "memory": {…}, "settings": {…}} */
+    MOTE_PLAN
 } mote_description;
 struct mote_engine_params;
 /* A description as JSON text. params is read for MOTE_PLAN only (NULL: the defaults). */

@@ -55,6 +55,7 @@ enum status cpu_device_create(size_t n_threads, const char *isa, struct device *
     if (cpu == NULL)
         return error_memory(error, "the device");
     cpu->base.ops = &ops;
+    cpu->base.isa = kernels->name;
     cpu->kernels = kernels;
     cpu->n_threads = n_threads;
     enum status status = pool_create(n_threads, &cpu->pool, error);

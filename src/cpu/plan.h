@@ -104,13 +104,6 @@ enum {
     GEMM_MIN_ROWS = 4,              // rows from which unpacking a panel pays
 };
 
-// The kernels' name of a KV dtype.
-static inline enum kv_kind cpu_kv_kind(enum kv_dtype dtype)
-{
-    static const enum kv_kind kinds[] = {[KV_DTYPE_F32] = KV_F32, [KV_DTYPE_F16] = KV_F16, [KV_DTYPE_Q8_0] = KV_Q8_0};
-    return kinds[dtype];
-}
-
 // Tokens that a matmul over k elements takes at a time.
 size_t cpu_token_block(enum precision precision, size_t k);
 size_t form_row_bytes(enum precision precision, size_t k);

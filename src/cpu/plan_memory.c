@@ -203,7 +203,7 @@ static size_t place_head(const struct plan *plan, const struct kv_layer *layer, 
 {
     static const size_t element[] = {[KV_DTYPE_F32] = 4, [KV_DTYPE_F16] = 2, [KV_DTYPE_Q8_0] = 1};
     bool q8 = plan->params.kv == KV_DTYPE_Q8_0;
-    size_t bytes = element[plan->params.kv] * PAGE_POSITIONS, scales = PAGE_POSITIONS * sizeof(float);
+    size_t bytes = element[plan->params.kv] * KV_PAGE_POSITIONS, scales = KV_PAGE_POSITIONS * sizeof(float);
     size_t at = bytes * layer->k_dim;
     place->k_scale = at;
     at += scales * (q8 ? layer->k_dim / 32 : 1);

@@ -42,8 +42,8 @@ static struct item make_item(const struct worker *worker, const struct step *ste
                          .kv_head = kv_head,
                          .group = a->n_head / a->n_kv_head,
                          .first_key = first_key,
-                         .first = first_key / PAGE_POSITIONS,
-                         .end = position / PAGE_POSITIONS + 1,
+                         .first = first_key / KV_PAGE_POSITIONS,
+                         .end = position / KV_PAGE_POSITIONS + 1,
                          .o_stride = round_up(a->v_dim, 16)};
 }
 
@@ -55,7 +55,7 @@ static void attend(const struct worker *worker, const struct item *item, uint32_
     const struct kv_place *place = &plan->kv_places[a->layer];
     const struct row *token = &worker->run->rows[item->row];
     const uint8_t *memory = cpu_kv_head(worker, a->layer, token->session, page, item->kv_head);
-    uint32_t start = page * PAGE_POSITIONS, last = token->position + 1 - start;
+    uint32_t start = page * KV_PAGE_POSITIONS, last = token->position + 1 - start;
     struct attention_chunk chunk = {.k = memory,
                                     .v = memory + place->v,
                                     .k_scale = (const float *)(const void *)(memory + place->k_scale),
@@ -63,12 +63,11 @@ static void attend(const struct worker *worker, const struct item *item, uint32_
                                     .scale = a->score_scale,
                                     .softcap = a->softcap,
                                     .first = item->first_key > start ? item->first_key - start : 0,
-                                    .last = last < PAGE_POSITIONS ? last : PAGE_POSITIONS};
+                                    .last = last < KV_PAGE_POSITIONS ? last : KV_PAGE_POSITIONS};
     const float *q =
         worker_value(worker, item->node->sources[0], item->row) + (size_t)item->kv_head * item->group * a->head_dim;
-    plan->device->kernels->attend[cpu_kv_kind(plan->params.kv)](&chunk, q, a->head_dim, item->group, a->head_dim,
-                                                                a->v_dim, state->m, state->l, state->o, item->o_stride,
-                                                                scratch);
+    plan->device->kernels->attend[plan->params.kv](&chunk, q, a->head_dim, item->group, a->head_dim, a->v_dim, state->m,
+                                                   state->l, state->o, item->o_stride, scratch);
 }
 
 static void merge(const struct worker *worker, const struct item *item, const struct state *into,

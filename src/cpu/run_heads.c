@@ -35,8 +35,8 @@ static void store(const struct worker *worker, const struct node *attention, siz
     const struct attributes *a = &attention->attributes;
     const struct kv_place *place = &plan->kv_places[a->layer];
     const struct row *token = &worker->run->rows[row];
-    enum kv_kind kind = cpu_kv_kind(plan->params.kv);
-    uint32_t page = token->position / PAGE_POSITIONS, position = token->position % PAGE_POSITIONS;
+    enum kv_dtype kind = plan->params.kv;
+    uint32_t page = token->position / KV_PAGE_POSITIONS, position = token->position % KV_PAGE_POSITIONS;
     uint8_t *memory = cpu_kv_head(worker, a->layer, token->session, page, head);
     plan->device->kernels->store_k[kind](worker_value(worker, attention->sources[1], row) + head * a->head_dim,
                                          a->head_dim, position, memory, (float *)(void *)(memory + place->k_scale));

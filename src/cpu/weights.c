@@ -9,8 +9,7 @@
 
 enum { READ_BYTES = 1 << 20 }; // of the file at a time, a thread
 
-static enum status describe_matrix(const struct tensor *tensor, uint32_t segment_unit, struct packed *packed,
-                                   struct error *error)
+static enum status describe_matrix(const struct tensor *tensor, struct packed *packed, struct error *error)
 {
     const struct packed_format *format = packed_format_of(tensor->dtype);
     if (format == NULL)
@@ -20,21 +19,23 @@ static enum status describe_matrix(const struct tensor *tensor, uint32_t segment
             "q4_1, q5_0, q5_1, q2_k … q6_k)",
             tensor->name, dtype_get(tensor->dtype)->name);
     packed_describe(packed, format, tensor->ne[1], tensor->ne[0], 0);
-    if (segment_unit == 0)
-        return STATUS_OK;
-    // The attention output is cut between heads: segments are counted in the fewest whole heads that make a multiple of
-    // the grain, and then written in grains.
-    uint32_t unit = segment_unit;
-    while (unit % format->grain != 0)
-        unit += segment_unit;
+    return STATUS_OK;
+}
+
+// The attention output is cut between heads: segments are counted in the fewest whole heads that make a multiple of the
+// grain, and then written in grains.
+static void cut_between_heads(struct packed *packed, uint32_t head)
+{
+    uint32_t grain = packed->format->grain, unit = head;
+    while (unit % grain != 0)
+        unit += head;
     segments_make(&packed->segments, packed->k, unit);
-    uint32_t n_grains = (uint32_t)((packed->k + format->grain - 1) / format->grain);
+    uint32_t n_grains = (uint32_t)((packed->k + grain - 1) / grain);
     for (uint32_t s = 0; s <= MAX_SEGMENTS; s++) {
-        uint32_t border = packed->segments.border[s] * (unit / format->grain);
+        uint32_t border = packed->segments.border[s] * (unit / grain);
         packed->segments.border[s] = border < n_grains ? border : n_grains;
     }
-    packed->segments.grain = format->grain;
-    return STATUS_OK;
+    packed->segments.grain = grain;
 }
 
 // What a weight takes: a multiple of 64 bytes.
@@ -53,21 +54,16 @@ enum status cpu_weights_describe(const struct graph *graph, struct weights *weig
     weights->n_items = graph->n_weights;
     for (size_t i = 0; i < graph->n_weights; i++) {
         const struct tensor *tensor = graph->weights[i];
-        struct packed *packed = &weights->items[i].packed;
-        if (tensor->n_dims == 1) {
-            weights->bytes += weight_bytes(tensor, &weights->items[i]);
-            continue;
-        }
-        uint32_t segment_unit = 0;
-        for (size_t n = 0; n < graph->n_nodes; n++) {
-            const struct node *node = graph->nodes[n];
-            if (node->op == OP_MATMUL && node->sources[0] == tensor)
-                segment_unit = node->attributes.segment_unit;
-        }
-        enum status status = describe_matrix(tensor, segment_unit, packed, error);
+        struct cpu_weight *item = &weights->items[i];
+        enum status status = tensor->n_dims == 1 ? STATUS_OK : describe_matrix(tensor, &item->packed, error);
         if (status != STATUS_OK)
             return status;
-        weights->bytes += weight_bytes(tensor, &weights->items[i]);
+        weights->bytes += weight_bytes(tensor, item);
+    }
+    for (size_t n = 0; n < graph->n_nodes; n++) {
+        const struct node *node = graph->nodes[n];
+        if (node->op == OP_MATMUL && node->attributes.segment_unit != 0)
+            cut_between_heads(&weights->items[node->sources[0]->index].packed, node->attributes.segment_unit);
     }
     return STATUS_OK;
 }

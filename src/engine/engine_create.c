@@ -317,7 +317,7 @@ void mote_engine_cancel(mote_engine *engine)
 
 const char *mote_engine_isa(const mote_engine *engine)
 {
-    return ((const struct cpu_device *)engine->device)->kernels->name;
+    return engine->device->isa;
 }
 
 size_t mote_engine_n_threads(const mote_engine *engine)

@@ -21,8 +21,9 @@ struct measurement {
     const struct limits *limits;
     uint8_t *bytes;
     size_t n_bytes;
-    double ops;            // of one thread
-    _Atomic uint64_t sink; // so that no result can be left out
+    double (*spin)(size_t n, uint64_t *sink); // one of the limits' loops
+    double ops;                               // of it, one thread
+    _Atomic uint64_t sink;                    // so that no result can be left out
 };
 
 static double now(void)
@@ -42,23 +43,12 @@ static void read_stream(void *user, size_t index, size_t n_threads)
     m->sink += sink;
 }
 
-static void spin_int8(void *user, size_t index, size_t n_threads)
+static void spin(void *user, size_t index, size_t n_threads)
 {
     struct measurement *m = user;
     (void)n_threads;
     uint64_t sink = 0;
-    double ops = m->limits->spin_int8(SPIN_ROUNDS, &sink);
-    if (index == 0)
-        m->ops = ops;
-    m->sink += sink;
-}
-
-static void spin_f32(void *user, size_t index, size_t n_threads)
-{
-    struct measurement *m = user;
-    (void)n_threads;
-    uint64_t sink = 0;
-    double ops = m->limits->spin_f32(SPIN_ROUNDS, &sink);
+    double ops = m->spin(SPIN_ROUNDS, &sink);
     if (index == 0)
         m->ops = ops;
     m->sink += sink;
@@ -105,14 +95,15 @@ mote_status mote_machine_measure(size_t n_threads, const char *isa, mote_machine
     if (status != STATUS_OK)
         return (mote_status)status;
     struct cpu_device *cpu = (struct cpu_device *)device;
-    struct measurement m = {
-        .limits = limits_of(cpu->kernels->name), .n_bytes = READ_BYTES, .bytes = cpu_allocate(READ_BYTES)};
+    struct measurement m = {.limits = limits_of(device->isa), .n_bytes = READ_BYTES, .bytes = cpu_allocate(READ_BYTES)};
     if (m.bytes == NULL) {
         status = error_memory(inner, "measuring the machine");
     } else {
         memset(m.bytes, 1, m.n_bytes);
-        machine->int8_ops = best_rate(cpu->pool, spin_int8, &m, 0);
-        machine->f32_ops = best_rate(cpu->pool, spin_f32, &m, 0);
+        m.spin = m.limits->spin_int8;
+        machine->int8_ops = best_rate(cpu->pool, spin, &m, 0);
+        m.spin = m.limits->spin_f32;
+        machine->f32_ops = best_rate(cpu->pool, spin, &m, 0);
         machine->read_bytes = best_rate(cpu->pool, read_stream, &m, (double)m.n_bytes);
         name_cpu(machine->cpu, sizeof(machine->cpu));
         free(m.bytes);

@@ -22,6 +22,7 @@ enum kv_dtype {
     KV_DTYPE_F32,
     KV_DTYPE_F16,
     KV_DTYPE_Q8_0,
+    KV_DTYPE_COUNT,
 };
 
 // Where the bytes of weights come from. Called by several threads at once.
@@ -98,6 +99,7 @@ struct device_ops {
 
 struct device {
     const struct device_ops *ops;
+    const char *isa; // the instruction set of its kernels
 };
 
 #endif

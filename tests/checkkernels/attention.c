@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kv_names[KV_COUNT] = {"f32", "f16", "q8_0"};
-static const size_t element_bytes[KV_COUNT] = {4, 2, 1};
+static const char *const kv_names[KV_DTYPE_COUNT] = {"f32", "f16", "q8_0"};
+static const size_t element_bytes[KV_DTYPE_COUNT] = {4, 2, 1};
 static const size_t head_dims[] = {32, 64, 80, 96, 128, 256};
 enum { N_HEAD_DIMS = sizeof(head_dims) / sizeof(head_dims[0]) };
 
-static bool head_dim_fits(enum kv_kind kv, size_t head_dim)
+static bool head_dim_fits(enum kv_dtype kv, size_t head_dim)
 {
-    return kv != KV_Q8_0 || head_dim % 32 == 0;
+    return kv != KV_DTYPE_Q8_0 || head_dim % 32 == 0;
 }
 
 // A page filled by the reference's store kernels.
@@ -20,14 +20,14 @@ struct page {
     struct guarded k, v, k_scale, v_scale;
 };
 
-static struct page make_page(enum kv_kind kv, size_t head_dim, size_t v_dim)
+static struct page make_page(enum kv_dtype kv, size_t head_dim, size_t v_dim)
 {
     struct page page;
-    page.k = guarded_make(PAGE_POSITIONS * head_dim * element_bytes[kv], 0);
-    page.v = guarded_make(PAGE_POSITIONS * v_dim * element_bytes[kv], 0);
+    page.k = guarded_make(KV_PAGE_POSITIONS * head_dim * element_bytes[kv], 0);
+    page.v = guarded_make(KV_PAGE_POSITIONS * v_dim * element_bytes[kv], 0);
     // F16: one a position; Q8_0: one a position and 32 elements.
-    guarded_floats(&page.k_scale, PAGE_POSITIONS * (kv == KV_Q8_0 ? head_dim / 32 : 1), 0);
-    guarded_floats(&page.v_scale, PAGE_POSITIONS * (kv == KV_Q8_0 ? v_dim / 32 : 1), 0);
+    guarded_floats(&page.k_scale, KV_PAGE_POSITIONS * (kv == KV_DTYPE_Q8_0 ? head_dim / 32 : 1), 0);
+    guarded_floats(&page.v_scale, KV_PAGE_POSITIONS * (kv == KV_DTYPE_Q8_0 ? v_dim / 32 : 1), 0);
     return page;
 }
 
@@ -45,12 +45,12 @@ static float *floats_of(const struct guarded *guarded)
 }
 
 // Stores 64 keys and values of one input kind with both tables; compares the pages. The reference's page stays.
-static struct page check_store(struct check *check, enum kv_kind kv, size_t head_dim, size_t v_dim, enum input input)
+static struct page check_store(struct check *check, enum kv_dtype kv, size_t head_dim, size_t v_dim, enum input input)
 {
     struct page expected = make_page(kv, head_dim, v_dim), got = make_page(kv, head_dim, v_dim);
     struct guarded k, v;
     float *k_row = guarded_floats(&k, head_dim, 1), *v_row = guarded_floats(&v, v_dim, 1);
-    for (uint32_t p = 0; p < PAGE_POSITIONS; p++) {
+    for (uint32_t p = 0; p < KV_PAGE_POSITIONS; p++) {
         check_fill(check, input, k_row, head_dim);
         check_fill(check, input, v_row, v_dim);
         check->reference->store_k[kv](k_row, head_dim, p, expected.k.data, floats_of(&expected.k_scale));
@@ -64,10 +64,10 @@ static struct page check_store(struct check *check, enum kv_kind kv, size_t head
         const size_t n_k = expected.k_scale.size / 4, n_v = expected.v_scale.size / 4;
         check_floats(check, "stored k scales", floats_of(&expected.k_scale), floats_of(&got.k_scale), n_k);
         check_floats(check, "stored v scales", floats_of(&expected.v_scale), floats_of(&got.v_scale), n_v);
-        if (kv == KV_F32) {
-            check_floats(check, "stored k", floats_of(&expected.k), floats_of(&got.k), PAGE_POSITIONS * head_dim);
-            check_floats(check, "stored v", floats_of(&expected.v), floats_of(&got.v), PAGE_POSITIONS * v_dim);
-        } else if (input != INPUT_SPECIAL || kv == KV_Q8_0) { // NaN in halves: payloads differ
+        if (kv == KV_DTYPE_F32) {
+            check_floats(check, "stored k", floats_of(&expected.k), floats_of(&got.k), KV_PAGE_POSITIONS * head_dim);
+            check_floats(check, "stored v", floats_of(&expected.v), floats_of(&got.v), KV_PAGE_POSITIONS * v_dim);
+        } else if (input != INPUT_SPECIAL || kv == KV_DTYPE_Q8_0) { // NaN in halves: payloads differ
             check_bytes(check, "stored k", expected.k.data, got.k.data, expected.k.size);
             check_bytes(check, "stored v", expected.v.data, got.v.data, expected.v.size);
         }
@@ -84,7 +84,7 @@ static struct page check_store(struct check *check, enum kv_kind kv, size_t head
 
 struct attend_case {
     const struct kernels *kernels;
-    enum kv_kind kv;
+    enum kv_dtype kv;
     struct attention_chunk chunk;
     const float *q;
     size_t q_stride, n_q, head_dim, v_dim;
@@ -134,7 +134,7 @@ static void fill_query(struct check *check, int variant, float *q, size_t n)
         q[check_random_below(check, n)] = NAN;
 }
 
-static void check_attend(struct check *check, enum kv_kind kv, size_t head_dim, size_t v_dim, enum input input)
+static void check_attend(struct check *check, enum kv_dtype kv, size_t head_dim, size_t v_dim, enum input input)
 {
     static const uint32_t ranges[][2] = {{0, 64}, {0, 1}, {63, 64}, {5, 6}, {3, 61}, {16, 48}, {0, 17}, {31, 64}};
     enum { N_RANGES = sizeof(ranges) / sizeof(ranges[0]), MAX_Q = 9 };
@@ -149,8 +149,8 @@ static void check_attend(struct check *check, enum kv_kind kv, size_t head_dim, 
                 {
                     .k = page.k.data,
                     .v = page.v.data,
-                    .k_scale = kv == KV_F32 ? NULL : floats_of(&page.k_scale),
-                    .v_scale = kv == KV_F32 ? NULL : floats_of(&page.v_scale),
+                    .k_scale = kv == KV_DTYPE_F32 ? NULL : floats_of(&page.k_scale),
+                    .v_scale = kv == KV_DTYPE_F32 ? NULL : floats_of(&page.v_scale),
                     .scale = variant % 4 == 3 ? 1.0f : 0.125f,
                     .softcap = variant % 3 == 1 ? 30.0f : 0.0f,
                     .first = ranges[variant % N_RANGES][0],
@@ -172,7 +172,7 @@ static void check_attend(struct check *check, enum kv_kind kv, size_t head_dim, 
     free_page(&page);
 }
 
-static void bench_attend(struct check *check, enum kv_kind kv, size_t head_dim, size_t n_q)
+static void bench_attend(struct check *check, enum kv_dtype kv, size_t head_dim, size_t n_q)
 {
     struct page page = check_store(check, kv, head_dim, head_dim, INPUT_NORMAL);
     struct guarded q, m, l, o, scratch;
@@ -194,7 +194,7 @@ static void bench_attend(struct check *check, enum kv_kind kv, size_t head_dim, 
     check_fill(check, INPUT_NORMAL, floats_of(&q), n_q * head_dim);
     check_case(check, "head_dim=%zu n_q=%zu", head_dim, n_q);
     check_bench(check, run_attend, &c, (double)(page.k.size + page.v.size),
-                4.0 * PAGE_POSITIONS * (double)(head_dim * n_q));
+                4.0 * KV_PAGE_POSITIONS * (double)(head_dim * n_q));
     free_page(&page);
     guarded_free(&q);
     guarded_free(&m);
@@ -242,7 +242,7 @@ static void check_merge(struct check *check)
 void check_attention(struct check *check)
 {
     const struct kernels *k = check->tested;
-    for (int kv = 0; kv < KV_COUNT; kv++) {
+    for (int kv = 0; kv < KV_DTYPE_COUNT; kv++) {
         if (check_begin(check, k->store_k[kv] && k->store_v[kv], "store.%s", kv_names[kv]) && !check->bench)
             for (size_t i = 0; i < N_HEAD_DIMS; i++)
                 for (int input = 0; input < INPUT_COUNT && head_dim_fits(kv, head_dims[i]); input++) {

@@ -28,7 +28,7 @@ static const struct block_halves block_halves[] = {
 };
 enum { N_DTYPES = sizeof(block_halves) / sizeof(block_halves[0]) };
 
-enum weights {
+enum weight_values {
     WEIGHTS_RANDOM,  // random codes, ordinary scales
     WEIGHTS_ONES,    // all bits set in the codes
     WEIGHTS_ZEROS,   // no bit set (Q4_0: -8, Q8_0: 0)
@@ -39,7 +39,7 @@ enum weights {
 };
 static const char *const weight_names[WEIGHTS_COUNT] = {"random", "ones", "zeros", "minimum", "scales", "special"};
 
-static uint16_t random_half(struct check *check, enum weights weights)
+static uint16_t random_half(struct check *check, enum weight_values weights)
 {
     static const uint16_t edges[] = {0x0001, 0x03ff, 0x7bff, 0xfbff, 0x8001, 0x0000,
                                      0x8000, 0x0400, 0x7c00, 0xfc00, 0x7e01};
@@ -52,7 +52,7 @@ static uint16_t random_half(struct check *check, enum weights weights)
 }
 
 // One row in the file's layout.
-static void fill_row(struct check *check, const struct block_halves *halves, enum weights weights, uint8_t *row,
+static void fill_row(struct check *check, const struct block_halves *halves, enum weight_values weights, uint8_t *row,
                      size_t n_blocks, size_t block_bytes)
 {
     static const uint8_t patterns[WEIGHTS_COUNT] = {[WEIGHTS_ONES] = 0xff, [WEIGHTS_MINIMUM] = 0x80};
@@ -68,7 +68,7 @@ static void fill_row(struct check *check, const struct block_halves *halves, enu
 }
 
 // A row of a plain type: of the input kinds that go with weights, so that a product meets more than N(0, 1).
-static void fill_plain_row(struct check *check, enum dtype dtype, enum weights weights, uint8_t *row, size_t k)
+static void fill_plain_row(struct check *check, enum dtype dtype, enum weight_values weights, uint8_t *row, size_t k)
 {
     static const enum input inputs[WEIGHTS_COUNT] = {INPUT_NORMAL, INPUT_HUGE,   INPUT_ZERO,
                                                      INPUT_SMALL,  INPUT_SPREAD, INPUT_SPECIAL};
@@ -84,7 +84,7 @@ static void fill_plain_row(struct check *check, enum dtype dtype, enum weights w
 }
 
 // A packed weight of random rows.
-static struct packed make_weight(struct check *check, const struct block_halves *halves, enum weights weights,
+static struct packed make_weight(struct check *check, const struct block_halves *halves, enum weight_values weights,
                                  size_t n_rows, size_t k, size_t super_offset)
 {
     const struct packed_format *format = packed_format_of(halves->dtype);

@@ -416,7 +416,7 @@ static void test_heads(void **state)
             kernels->rms_norm(q + h * DIM, weight_values, DIM, 1e-6f, got);
             assert_memory_equal(got, expected + 1 + h * DIM, sizeof(got));
         }
-        for (int kv = 0; kv < KV_COUNT; kv++) {
+        for (int kv = 0; kv < KV_DTYPE_COUNT; kv++) {
             for (uint32_t p = 0; p < 50; p++) {
                 float row[DIM];
                 for (size_t i = 0; i < DIM; i++)

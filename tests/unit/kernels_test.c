@@ -86,32 +86,32 @@ static void test_rope(void **state)
 
 // ---- attention ----
 
-enum { DIM = 64, PAGES = 3, POSITIONS = PAGES * PAGE_POSITIONS };
+enum { DIM = 64, PAGES = 3, POSITIONS = PAGES * KV_PAGE_POSITIONS };
 
 // The pages of one KV head, large enough for every kind.
 struct cache {
-    _Alignas(64) uint8_t k[PAGES][PAGE_POSITIONS * DIM * 4];
-    _Alignas(64) uint8_t v[PAGES][PAGE_POSITIONS * DIM * 4];
-    float k_scale[PAGES][PAGE_POSITIONS * DIM / 32];
-    float v_scale[PAGES][PAGE_POSITIONS * DIM / 32];
+    _Alignas(64) uint8_t k[PAGES][KV_PAGE_POSITIONS * DIM * 4];
+    _Alignas(64) uint8_t v[PAGES][KV_PAGE_POSITIONS * DIM * 4];
+    float k_scale[PAGES][KV_PAGE_POSITIONS * DIM / 32];
+    float v_scale[PAGES][KV_PAGE_POSITIONS * DIM / 32];
 };
 
-static void store(struct cache *cache, enum kv_kind kv, uint32_t position, const float *k, const float *v)
+static void store(struct cache *cache, enum kv_dtype kv, uint32_t position, const float *k, const float *v)
 {
-    const uint32_t page = position / PAGE_POSITIONS, p = position % PAGE_POSITIONS;
+    const uint32_t page = position / KV_PAGE_POSITIONS, p = position % KV_PAGE_POSITIONS;
     kernels_c()->store_k[kv](k, DIM, p, cache->k[page], cache->k_scale[page]);
     kernels_c()->store_v[kv](v, DIM, p, cache->v[page], cache->v_scale[page]);
 }
 
 // One query over the positions [first, last): chunk after chunk.
-static void attend(const struct cache *cache, enum kv_kind kv, const float *q, uint32_t first, uint32_t last,
+static void attend(const struct cache *cache, enum kv_dtype kv, const float *q, uint32_t first, uint32_t last,
                    float softcap, float *y)
 {
     const struct kernels *kernels = kernels_c();
     float m = 0, l = 0, m2, l2, o[DIM], o2[DIM], *scratch = calloc(attend_scratch_floats(1, DIM), sizeof(*scratch));
     assert_non_null(scratch);
-    for (uint32_t page = first / PAGE_POSITIONS; page * PAGE_POSITIONS < last; page++) {
-        const uint32_t start = page * PAGE_POSITIONS, end = last - start;
+    for (uint32_t page = first / KV_PAGE_POSITIONS; page * KV_PAGE_POSITIONS < last; page++) {
+        const uint32_t start = page * KV_PAGE_POSITIONS, end = last - start;
         const struct attention_chunk chunk = {
             .k = cache->k[page],
             .v = cache->v[page],
@@ -120,9 +120,9 @@ static void attend(const struct cache *cache, enum kv_kind kv, const float *q, u
             .scale = 0.125f,
             .softcap = softcap,
             .first = first > start ? first - start : 0,
-            .last = end < PAGE_POSITIONS ? end : PAGE_POSITIONS,
+            .last = end < KV_PAGE_POSITIONS ? end : KV_PAGE_POSITIONS,
         };
-        if (page == first / PAGE_POSITIONS) {
+        if (page == first / KV_PAGE_POSITIONS) {
             kernels->attend[kv](&chunk, q, DIM, 1, DIM, DIM, &m, &l, o, DIM, scratch);
         } else {
             kernels->attend[kv](&chunk, q, DIM, 1, DIM, DIM, &m2, &l2, o2, DIM, scratch);
@@ -164,7 +164,7 @@ static const struct {
 } visible[] = {{0, 1}, {0, 64}, {0, 65}, {0, 192}, {63, 130}, {100, 101}, {70, 190}};
 
 // Values of size v_size; the bounds are relative to it: F32's, F16's and Q8's rounding of keys and values.
-static void check_attention(enum kv_kind kv, float k_size, float v_size, double bound)
+static void check_attention(enum kv_dtype kv, float k_size, float v_size, double bound)
 {
     static struct cache cache; // 100 KB
     static float k[POSITIONS][DIM], v[POSITIONS][DIM];
@@ -187,21 +187,21 @@ static void check_attention(enum kv_kind kv, float k_size, float v_size, double 
 static void test_attention_f32(void **state)
 {
     (void)state;
-    check_attention(KV_F32, 1.0f, 1.0f, 2e-6);
+    check_attention(KV_DTYPE_F32, 1.0f, 1.0f, 2e-6);
 }
 
 static void test_attention_f16(void **state)
 {
     (void)state;
-    check_attention(KV_F16, 1.0f, 1.0f, 2e-3);
-    check_attention(KV_F16, 1e9f, 1e12f, 2e-3); // beyond F16's range: row scales
+    check_attention(KV_DTYPE_F16, 1.0f, 1.0f, 2e-3);
+    check_attention(KV_DTYPE_F16, 1e9f, 1e12f, 2e-3); // beyond F16's range: row scales
 }
 
 static void test_attention_q8_0(void **state)
 {
     (void)state;
-    check_attention(KV_Q8_0, 1.0f, 1.0f, 3e-2);
-    check_attention(KV_Q8_0, 1e9f, 1e12f, 3e-2);
+    check_attention(KV_DTYPE_Q8_0, 1.0f, 1.0f, 3e-2);
+    check_attention(KV_DTYPE_Q8_0, 1e9f, 1e12f, 3e-2);
 }
 
 // What a query may not see may hold anything; what it sees and is NaN shows in every output.
@@ -209,7 +209,7 @@ static void test_attention_masks(void **state)
 {
     (void)state;
     static struct cache clean, dirty;
-    for (int kv = 0; kv < KV_COUNT; kv++) {
+    for (int kv = 0; kv < KV_DTYPE_COUNT; kv++) {
         float q[DIM], k[DIM], v[DIM], expected[DIM], y[DIM];
         fill(q, DIM, 1.0f);
         for (uint32_t p = 0; p < POSITIONS; p++) {
@@ -244,18 +244,18 @@ static void test_attention_infinite_scores(void **state)
         fill(k, DIM, 1.0f);
         fill(v, DIM, 1.0f);
         k[0] = p < 64 ? -INFINITY : 0.5f; // the first page has scores of -inf only
-        store(&cache, KV_F32, p, k, v);
+        store(&cache, KV_DTYPE_F32, p, k, v);
     }
-    attend(&cache, KV_F32, q, 64, 192, 0, expected);
-    attend(&cache, KV_F32, q, 0, 192, 0, y);
+    attend(&cache, KV_DTYPE_F32, q, 64, 192, 0, expected);
+    attend(&cache, KV_DTYPE_F32, q, 0, 192, 0, y);
     for (int j = 0; j < DIM; j++)
         assert_near((double)expected[j], (double)y[j], 0);
-    attend(&cache, KV_F32, q, 0, 64, 0, y);
+    attend(&cache, KV_DTYPE_F32, q, 0, 64, 0, y);
     for (int j = 0; j < DIM; j++)
         assert_true(isnan(y[j]));
     k[0] = INFINITY;
-    store(&cache, KV_F32, 70, k, v);
-    attend(&cache, KV_F32, q, 0, 192, 0, y);
+    store(&cache, KV_DTYPE_F32, 70, k, v);
+    attend(&cache, KV_DTYPE_F32, q, 0, 192, 0, y);
     for (int j = 0; j < DIM; j++)
         assert_true(isnan(y[j]));
 }

@@ -8,21 +8,11 @@
 #define MOTE_CPU_KERNELS_KERNELS_H
 
 #include "cpu/packed.h"
+#include "tensor/device.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum {
-    PAGE_POSITIONS = 64, // positions of a KV page, which is also the chunk in which attention sums
-};
-
-enum kv_kind {
-    KV_F32,
-    KV_F16,
-    KV_Q8_0,
-    KV_COUNT,
-};
 
 // A source row in Q8: k elements in blocks of 32. The parts follow each other, the row is 64-byte aligned: int8 q[k],
 // float d[k/32], int16 sums[k/16] (the sum of q over each half of a block).
@@ -117,21 +107,21 @@ struct kernels {
     // n_q query heads (sharing one KV head) over one chunk, each from its own maximum, for one query position.
     // q: rows of head_dim floats, q_stride floats apart. Out: m[n_q], l[n_q], o: rows of v_dim floats, o_stride apart.
     // scratch: attend_scratch_floats(n_q, head_dim). For Q8_0, q is quantized inside, per 32.
-    void (*attend[KV_COUNT])(const struct attention_chunk *chunk, const float *q, size_t q_stride, size_t n_q,
-                             size_t head_dim, size_t v_dim, float *m, float *l, float *o, size_t o_stride,
-                             float *scratch);
+    void (*attend[KV_DTYPE_COUNT])(const struct attention_chunk *chunk, const float *q, size_t q_stride, size_t n_q,
+                                   size_t head_dim, size_t v_dim, float *m, float *l, float *o, size_t o_stride,
+                                   float *scratch);
     // Merges the next chunk's (m2, l2, o2) into (m, l, o).
     void (*attend_merge)(float *m, float *l, float *o, float m2, float l2, const float *o2, size_t v_dim);
     void (*attend_finish)(float l, const float *o, size_t v_dim, float *y); // y = o / l
     // One position's key (head_dim) or value (v_dim) of one KV head into its page, with its scales.
-    void (*store_k[KV_COUNT])(const float *k, size_t head_dim, uint32_t position, void *page, float *scales);
-    void (*store_v[KV_COUNT])(const float *v, size_t v_dim, uint32_t position, void *page, float *scales);
+    void (*store_k[KV_DTYPE_COUNT])(const float *k, size_t head_dim, uint32_t position, void *page, float *scales);
+    void (*store_v[KV_DTYPE_COUNT])(const float *v, size_t v_dim, uint32_t position, void *page, float *scales);
 };
 
 // Scores, and q in Q8 with its scales, of every query head; what a kernel wants besides lies on its stack.
 static inline size_t attend_scratch_floats(size_t n_q, size_t head_dim)
 {
-    return (n_q * (PAGE_POSITIONS + head_dim / 4 + head_dim / 32) + 31) / 16 * 16;
+    return (n_q * (KV_PAGE_POSITIONS + head_dim / 4 + head_dim / 32) + 31) / 16 * 16;
 }
 
 // NULL where the build lacks it (other architecture) or the CPU does.

@@ -31,7 +31,7 @@ NEON_INLINE float32x4_t load_page_q8_0(const void *page, size_t i)
 
 // Σ q[d] · k[d][p] of one tile of keys, one chain in ascending d.
 NEON_INLINE void score_tile(const void *k, load_page *load, const float *q, size_t q_stride, int heads, size_t head_dim,
-                            uint32_t first_key, float scores[HEADS][PAGE_POSITIONS])
+                            uint32_t first_key, float scores[HEADS][KV_PAGE_POSITIONS])
 {
     float32x4_t acc[HEADS][TILE];
     for (int h = 0; h < heads; h++)
@@ -40,7 +40,7 @@ NEON_INLINE void score_tile(const void *k, load_page *load, const float *q, size
     for (size_t d = 0; d < head_dim; d++) {
         NEON_UNROLL
         for (int r = 0; r < TILE; r++) {
-            const float32x4_t key = load(k, d * PAGE_POSITIONS + first_key + 4 * (size_t)r);
+            const float32x4_t key = load(k, d * KV_PAGE_POSITIONS + first_key + 4 * (size_t)r);
             NEON_UNROLL
             for (int h = 0; h < heads; h++)
                 acc[h][r] = vfmaq_n_f32(acc[h][r], key, q[(size_t)h * q_stride + d]);
@@ -54,7 +54,7 @@ NEON_INLINE void score_tile(const void *k, load_page *load, const float *q, size
 // Σ of four groups of 4 dimensions, 4 keys. k: the first group's keys.
 NEON_INLINE int32x4_t dot_keys(int32x4_t sum, const int8_t *k, int8x16_t q)
 {
-    const size_t group = 4 * (size_t)PAGE_POSITIONS; // bytes
+    const size_t group = 4 * (size_t)KV_PAGE_POSITIONS; // bytes
     sum = vdotq_laneq_s32(sum, vld1q_s8(k), q, 0);
     sum = vdotq_laneq_s32(sum, vld1q_s8(k + group), q, 1);
     sum = vdotq_laneq_s32(sum, vld1q_s8(k + 2 * group), q, 2);
@@ -64,16 +64,16 @@ NEON_INLINE int32x4_t dot_keys(int32x4_t sum, const int8_t *k, int8x16_t q)
 // Σ (dk · dq) · isum over blocks of 32, for one head.
 NEON_INLINE void score_q8_0(const struct attention_chunk *chunk, const float *q, size_t head_dim, float *scores)
 {
-    for (uint32_t p = 0; p < PAGE_POSITIONS; p += 4)
+    for (uint32_t p = 0; p < KV_PAGE_POSITIONS; p += 4)
         vst1q_f32(scores + p, neon_set(0));
     for (size_t block = 0; block < head_dim / 32; block++) {
-        const int8_t *k = (const int8_t *)chunk->k + block * 32 * PAGE_POSITIONS;
+        const int8_t *k = (const int8_t *)chunk->k + block * 32 * KV_PAGE_POSITIONS;
         int8_t q8[32];
         const float dq = neon_q8_block(q + 32 * block, q8);
         for (uint32_t p = chunk->first / 4 * 4; p < chunk->last; p += 4) {
             int32x4_t sum = dot_keys(vdupq_n_s32(0), k + 4 * p, vld1q_s8(q8));
-            sum = dot_keys(sum, k + 16 * PAGE_POSITIONS + 4 * p, vld1q_s8(q8 + 16));
-            const float32x4_t d = vmulq_n_f32(vld1q_f32(chunk->k_scale + block * PAGE_POSITIONS + p), dq);
+            sum = dot_keys(sum, k + 16 * KV_PAGE_POSITIONS + 4 * p, vld1q_s8(q8 + 16));
+            const float32x4_t d = vmulq_n_f32(vld1q_f32(chunk->k_scale + block * KV_PAGE_POSITIONS + p), dq);
             vst1q_f32(scores + p, vfmaq_f32(vld1q_f32(scores + p), d, vcvtq_f32_s32(sum)));
         }
     }
@@ -130,7 +130,7 @@ struct value_scales {
 // o[j] = Σ (weight[p] · scale) · v[p][j] over visible positions, one chain in ascending p, of `registers` · 4
 // dimensions from j on.
 NEON_INLINE void value_tile(const struct attention_chunk *chunk, load_page *load, struct value_scales scales,
-                            float weights[HEADS][PAGE_POSITIONS], int heads, int registers, size_t v_dim, size_t j,
+                            float weights[HEADS][KV_PAGE_POSITIONS], int heads, int registers, size_t v_dim, size_t j,
                             float *o, size_t o_stride)
 {
     float32x4_t acc[HEADS][TILE];
@@ -154,14 +154,14 @@ NEON_INLINE void value_tile(const struct attention_chunk *chunk, load_page *load
 }
 
 // The dimensions beyond the last 4 (F32 and F16 only: Q8_0 has whole blocks).
-NEON_INLINE void value_rest(const struct attention_chunk *chunk, enum kv_kind kind, const float *weights, size_t v_dim,
+NEON_INLINE void value_rest(const struct attention_chunk *chunk, enum kv_dtype kind, const float *weights, size_t v_dim,
                             float *o)
 {
     for (size_t j = v_dim / 4 * 4; j < v_dim; j++) {
         o[j] = 0.0f;
         for (size_t p = chunk->first; p < chunk->last; p++) {
             const size_t i = p * v_dim + j;
-            if (kind == KV_F32)
+            if (kind == KV_DTYPE_F32)
                 o[j] = fmaf(weights[p], ((const float *)chunk->v)[i], o[j]);
             else
                 o[j] = fmaf(weights[p] * chunk->v_scale[p], half_value(((const uint16_t *)chunk->v)[i]), o[j]);
@@ -177,23 +177,23 @@ struct output {
 };
 
 // `heads` query heads.
-NEON_INLINE void attend_heads(const struct attention_chunk *chunk, enum kv_kind kind, load_page *load, const float *q,
+NEON_INLINE void attend_heads(const struct attention_chunk *chunk, enum kv_dtype kind, load_page *load, const float *q,
                               size_t q_stride, int heads, size_t head_dim, size_t v_dim, struct output out)
 {
-    float scores[HEADS][PAGE_POSITIONS];
-    if (kind == KV_Q8_0)
+    float scores[HEADS][KV_PAGE_POSITIONS];
+    if (kind == KV_DTYPE_Q8_0)
         for (int h = 0; h < heads; h++)
             score_q8_0(chunk, q + (size_t)h * q_stride, head_dim, scores[h]);
     else
         for (uint32_t key = chunk->first / LANES * LANES; key < chunk->last; key += LANES)
             score_tile(chunk->k, load, q, q_stride, heads, head_dim, key, scores);
     for (int h = 0; h < heads; h++)
-        softmax_chunk(chunk, kind == KV_F16, scores[h], out.m + h, out.l + h);
+        softmax_chunk(chunk, kind == KV_DTYPE_F16, scores[h], out.m + h, out.l + h);
 
-    struct value_scales scales = {kind == KV_F32 ? NULL : chunk->v_scale, kind == KV_F16 ? 1 : v_dim / 32};
+    struct value_scales scales = {kind == KV_DTYPE_F32 ? NULL : chunk->v_scale, kind == KV_DTYPE_F16 ? 1 : v_dim / 32};
     size_t j = 0;
     for (; j + LANES <= v_dim; j += LANES) {
-        if (kind == KV_Q8_0)
+        if (kind == KV_DTYPE_Q8_0)
             scales.at = chunk->v_scale + j / 32;
         value_tile(chunk, load, scales, scores, heads, TILE, v_dim, j, out.o, out.o_stride);
     }
@@ -204,7 +204,7 @@ NEON_INLINE void attend_heads(const struct attention_chunk *chunk, enum kv_kind 
             value_rest(chunk, kind, scores[h], v_dim, out.o + (size_t)h * out.o_stride);
 }
 
-NEON_INLINE void attend(const struct attention_chunk *chunk, enum kv_kind kind, load_page *load, const float *q,
+NEON_INLINE void attend(const struct attention_chunk *chunk, enum kv_dtype kind, load_page *load, const float *q,
                         size_t q_stride, size_t n_q, size_t head_dim, size_t v_dim, struct output out)
 {
     while (n_q > 0) {
@@ -233,9 +233,9 @@ NEON_INLINE void attend(const struct attention_chunk *chunk, enum kv_kind kind, 
         (void)scratch;                                                                                                 \
         attend(chunk, kind, load_page_##name, q, q_stride, n_q, head_dim, v_dim, (struct output){m, l, o, o_stride});  \
     }
-ATTEND(f32, KV_F32)
-ATTEND(f16, KV_F16)
-ATTEND(q8_0, KV_Q8_0)
+ATTEND(f32, KV_DTYPE_F32)
+ATTEND(f16, KV_DTYPE_F16)
+ATTEND(q8_0, KV_DTYPE_Q8_0)
 
 void neon_attend_merge(float *m, float *l, float *o, float m2, float l2, const float *o2, size_t v_dim)
 {

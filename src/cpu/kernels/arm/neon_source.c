@@ -49,7 +49,7 @@ void neon_store_k_f32(const float *k, size_t head_dim, uint32_t position, void *
     float *out = page;
     (void)scales;
     for (size_t d = 0; d < head_dim; d++)
-        out[d * PAGE_POSITIONS + position] = k[d];
+        out[d * KV_PAGE_POSITIONS + position] = k[d];
 }
 
 void neon_store_v_f32(const float *v, size_t v_dim, uint32_t position, void *page, float *scales)
@@ -75,7 +75,7 @@ NEON_INLINE float store_halves(const float *x, size_t n, uint16_t *out, size_t s
 
 void neon_store_k_f16(const float *k, size_t head_dim, uint32_t position, void *page, float *scales)
 {
-    scales[position] = store_halves(k, head_dim, (uint16_t *)page + position, PAGE_POSITIONS);
+    scales[position] = store_halves(k, head_dim, (uint16_t *)page + position, KV_PAGE_POSITIONS);
 }
 
 void neon_store_v_f16(const float *v, size_t v_dim, uint32_t position, void *page, float *scales)
@@ -88,9 +88,9 @@ void neon_store_k_q8_0(const float *k, size_t head_dim, uint32_t position, void 
     int8_t *out = page; // [head_dim / 4][64 positions][4]
     for (size_t block = 0; block < head_dim / 32; block++) {
         int8_t q[32];
-        scales[block * PAGE_POSITIONS + position] = neon_q8_block(k + 32 * block, q);
+        scales[block * KV_PAGE_POSITIONS + position] = neon_q8_block(k + 32 * block, q);
         for (size_t g = 0; g < 8; g++)
-            memcpy(out + ((block * 8 + g) * PAGE_POSITIONS + position) * 4, q + 4 * g, 4);
+            memcpy(out + ((block * 8 + g) * KV_PAGE_POSITIONS + position) * 4, q + 4 * g, 4);
     }
 }
 

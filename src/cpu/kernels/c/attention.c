@@ -20,21 +20,21 @@ static void finish_scores(const struct attention_chunk *chunk, float *scores)
 static void score_f32(const struct attention_chunk *chunk, const float *q, size_t head_dim, float *scores)
 {
     const float *k = chunk->k;
-    for (int p = 0; p < PAGE_POSITIONS; p++)
+    for (int p = 0; p < KV_PAGE_POSITIONS; p++)
         scores[p] = 0.0f;
     for (size_t d = 0; d < head_dim; d++)
         for (uint32_t p = chunk->first; p < chunk->last; p++)
-            scores[p] = fmaf(q[d], k[d * PAGE_POSITIONS + p], scores[p]);
+            scores[p] = fmaf(q[d], k[d * KV_PAGE_POSITIONS + p], scores[p]);
 }
 
 static void score_f16(const struct attention_chunk *chunk, const float *q, size_t head_dim, float *scores)
 {
     const uint16_t *k = chunk->k;
-    for (int p = 0; p < PAGE_POSITIONS; p++)
+    for (int p = 0; p < KV_PAGE_POSITIONS; p++)
         scores[p] = 0.0f;
     for (size_t d = 0; d < head_dim; d++)
         for (uint32_t p = chunk->first; p < chunk->last; p++)
-            scores[p] = fmaf(q[d], half_value(k[d * PAGE_POSITIONS + p]), scores[p]);
+            scores[p] = fmaf(q[d], half_value(k[d * KV_PAGE_POSITIONS + p]), scores[p]);
     for (uint32_t p = chunk->first; p < chunk->last; p++)
         scores[p] *= chunk->k_scale[p]; // a power of two: exact
 }
@@ -43,7 +43,7 @@ static void score_f16(const struct attention_chunk *chunk, const float *q, size_
 static void score_q8_0(const struct attention_chunk *chunk, const float *q, size_t head_dim, float *scores)
 {
     const int8_t *k = chunk->k;
-    for (int p = 0; p < PAGE_POSITIONS; p++)
+    for (int p = 0; p < KV_PAGE_POSITIONS; p++)
         scores[p] = 0.0f;
     for (size_t block = 0; block < head_dim / 32; block++) {
         int8_t q8[32];
@@ -51,8 +51,8 @@ static void score_q8_0(const struct attention_chunk *chunk, const float *q, size
         for (uint32_t p = chunk->first; p < chunk->last; p++) {
             int32_t sum = 0;
             for (size_t i = 0; i < 32; i++)
-                sum += q8[i] * k[((block * 8 + i / 4) * PAGE_POSITIONS + p) * 4 + i % 4];
-            scores[p] = fmaf(chunk->k_scale[block * PAGE_POSITIONS + p] * dq, (float)sum, scores[p]);
+                sum += q8[i] * k[((block * 8 + i / 4) * KV_PAGE_POSITIONS + p) * 4 + i % 4];
+            scores[p] = fmaf(chunk->k_scale[block * KV_PAGE_POSITIONS + p] * dq, (float)sum, scores[p]);
         }
     }
 }
@@ -180,7 +180,7 @@ void C_NAME(c_store_k_f32)(const float *k, size_t head_dim, uint32_t position, v
     float *out = page;
     (void)scales;
     for (size_t d = 0; d < head_dim; d++)
-        out[d * PAGE_POSITIONS + position] = k[d];
+        out[d * KV_PAGE_POSITIONS + position] = k[d];
 }
 
 void C_NAME(c_store_v_f32)(const float *v, size_t v_dim, uint32_t position, void *page, float *scales)
@@ -203,7 +203,7 @@ static float store_halves(const float *x, size_t n, uint16_t *out, size_t stride
 
 void C_NAME(c_store_k_f16)(const float *k, size_t head_dim, uint32_t position, void *page, float *scales)
 {
-    scales[position] = store_halves(k, head_dim, (uint16_t *)page + position, PAGE_POSITIONS);
+    scales[position] = store_halves(k, head_dim, (uint16_t *)page + position, KV_PAGE_POSITIONS);
 }
 
 void C_NAME(c_store_v_f16)(const float *v, size_t v_dim, uint32_t position, void *page, float *scales)
@@ -216,9 +216,9 @@ void C_NAME(c_store_k_q8_0)(const float *k, size_t head_dim, uint32_t position, 
     int8_t *out = page;
     for (size_t block = 0; block < head_dim / 32; block++) {
         int8_t q[32];
-        scales[block * PAGE_POSITIONS + position] = q8_block(k + 32 * block, q);
+        scales[block * KV_PAGE_POSITIONS + position] = q8_block(k + 32 * block, q);
         for (size_t i = 0; i < 32; i++)
-            out[((block * 8 + i / 4) * PAGE_POSITIONS + position) * 4 + i % 4] = q[i];
+            out[((block * 8 + i / 4) * KV_PAGE_POSITIONS + position) * 4 + i % 4] = q[i];
     }
 }
 

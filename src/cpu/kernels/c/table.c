@@ -36,22 +36,22 @@ const struct kernels C_NAME(kernels_table_c) = {
     .rope = C_NAME(c_rope),
     .attend =
         {
-            [KV_F32] = C_NAME(c_attend_f32),
-            [KV_F16] = C_NAME(c_attend_f16),
-            [KV_Q8_0] = C_NAME(c_attend_q8_0),
+            [KV_DTYPE_F32] = C_NAME(c_attend_f32),
+            [KV_DTYPE_F16] = C_NAME(c_attend_f16),
+            [KV_DTYPE_Q8_0] = C_NAME(c_attend_q8_0),
         },
     .attend_merge = C_NAME(c_attend_merge),
     .attend_finish = C_NAME(c_attend_finish),
     .store_k =
         {
-            [KV_F32] = C_NAME(c_store_k_f32),
-            [KV_F16] = C_NAME(c_store_k_f16),
-            [KV_Q8_0] = C_NAME(c_store_k_q8_0),
+            [KV_DTYPE_F32] = C_NAME(c_store_k_f32),
+            [KV_DTYPE_F16] = C_NAME(c_store_k_f16),
+            [KV_DTYPE_Q8_0] = C_NAME(c_store_k_q8_0),
         },
     .store_v =
         {
-            [KV_F32] = C_NAME(c_store_v_f32),
-            [KV_F16] = C_NAME(c_store_v_f16),
-            [KV_Q8_0] = C_NAME(c_store_v_q8_0),
+            [KV_DTYPE_F32] = C_NAME(c_store_v_f32),
+            [KV_DTYPE_F16] = C_NAME(c_store_v_f16),
+            [KV_DTYPE_Q8_0] = C_NAME(c_store_v_q8_0),
         },
 };

@@ -31,7 +31,7 @@ AVX2_INLINE __m256 load_page_q8_0(const void *page, size_t i)
 
 // Σ q[d] · k[d][p] of one tile of keys, one chain in ascending d.
 AVX2_INLINE void score_tile(const void *k, load_page *load, const float *q, size_t q_stride, int heads, size_t head_dim,
-                            uint32_t first_key, float scores[HEADS][PAGE_POSITIONS])
+                            uint32_t first_key, float scores[HEADS][KV_PAGE_POSITIONS])
 {
     __m256 acc[HEADS][TILE];
     for (int h = 0; h < heads; h++)
@@ -44,7 +44,7 @@ AVX2_INLINE void score_tile(const void *k, load_page *load, const float *q, size
             factor[h] = _mm256_broadcast_ss(q + (size_t)h * q_stride + d);
         AVX2_UNROLL
         for (int r = 0; r < TILE; r++) {
-            const __m256 key = load(k, d * PAGE_POSITIONS + first_key + 8 * (size_t)r);
+            const __m256 key = load(k, d * KV_PAGE_POSITIONS + first_key + 8 * (size_t)r);
             AVX2_UNROLL
             for (int h = 0; h < heads; h++)
                 acc[h][r] = _mm256_fmadd_ps(factor[h], key, acc[h][r]);
@@ -63,7 +63,7 @@ AVX2_INLINE void score_block(const int8_t *k, const uint8_t q8[HEADS][32], int h
         sum[h] = _mm256_setzero_si256();
     AVX2_UNROLL
     for (int g = 0; g < AVX2_GROUPS; g++) {
-        const __m256i key = avx2_load32(k + 4 * PAGE_POSITIONS * g), magnitude = _mm256_abs_epi8(key);
+        const __m256i key = avx2_load32(k + 4 * KV_PAGE_POSITIONS * g), magnitude = _mm256_abs_epi8(key);
         AVX2_UNROLL
         for (int h = 0; h < heads; h++) {
             const __m256i x = _mm256_sign_epi8(avx2_broadcast4(q8[h] + 4 * g), key);
@@ -75,10 +75,10 @@ AVX2_INLINE void score_block(const int8_t *k, const uint8_t q8[HEADS][32], int h
 
 // Σ (dk · dq) · isum over blocks of 32, one chain in ascending blocks.
 AVX2_INLINE void score_q8_0(const struct attention_chunk *chunk, const float *q, size_t q_stride, int heads,
-                            size_t head_dim, float scores[HEADS][PAGE_POSITIONS])
+                            size_t head_dim, float scores[HEADS][KV_PAGE_POSITIONS])
 {
     for (int h = 0; h < heads; h++)
-        for (int p = 0; p < PAGE_POSITIONS; p += 8)
+        for (int p = 0; p < KV_PAGE_POSITIONS; p += 8)
             _mm256_storeu_ps(scores[h] + p, _mm256_setzero_ps());
     for (size_t block = 0; block < head_dim / 32; block++) {
         float dq[HEADS];
@@ -89,8 +89,8 @@ AVX2_INLINE void score_q8_0(const struct attention_chunk *chunk, const float *q,
         }
         for (uint32_t p = chunk->first / 8 * 8; p < chunk->last; p += 8) {
             __m256i sum[HEADS];
-            score_block((const int8_t *)chunk->k + (block * 8 * PAGE_POSITIONS + p) * 4, q8, heads, sum);
-            const __m256 dk = _mm256_loadu_ps(chunk->k_scale + block * PAGE_POSITIONS + p);
+            score_block((const int8_t *)chunk->k + (block * 8 * KV_PAGE_POSITIONS + p) * 4, q8, heads, sum);
+            const __m256 dk = _mm256_loadu_ps(chunk->k_scale + block * KV_PAGE_POSITIONS + p);
             AVX2_UNROLL
             for (int h = 0; h < heads; h++) {
                 const __m256 d = _mm256_mul_ps(dk, avx2_set(dq[h]));
@@ -160,7 +160,7 @@ struct value_scales {
 // o[j] = Σ (weight[p] · scale) · v[p][j] over visible positions, one chain in ascending p, of `registers` · 8
 // dimensions from j on.
 AVX2_INLINE void value_tile(const struct attention_chunk *chunk, load_page *load, struct value_scales scales,
-                            float weights[HEADS][PAGE_POSITIONS], int heads, int registers, size_t v_dim, size_t j,
+                            float weights[HEADS][KV_PAGE_POSITIONS], int heads, int registers, size_t v_dim, size_t j,
                             float *o, size_t o_stride)
 {
     __m256 acc[HEADS][TILE];
@@ -189,14 +189,14 @@ AVX2_INLINE void value_tile(const struct attention_chunk *chunk, load_page *load
 }
 
 // The dimensions beyond the last 8 (F32 and F16 only: Q8_0 has whole blocks).
-AVX2_INLINE void value_rest(const struct attention_chunk *chunk, enum kv_kind kind, const float *weights, size_t v_dim,
+AVX2_INLINE void value_rest(const struct attention_chunk *chunk, enum kv_dtype kind, const float *weights, size_t v_dim,
                             float *o)
 {
     for (size_t j = v_dim / 8 * 8; j < v_dim; j++) {
         o[j] = 0.0f;
         for (size_t p = chunk->first; p < chunk->last; p++) {
             const size_t i = p * v_dim + j;
-            if (kind == KV_F32)
+            if (kind == KV_DTYPE_F32)
                 o[j] = fmaf(weights[p], ((const float *)chunk->v)[i], o[j]);
             else
                 o[j] = fmaf(weights[p] * chunk->v_scale[p], half_value(((const uint16_t *)chunk->v)[i]), o[j]);
@@ -212,23 +212,23 @@ struct output {
 };
 
 // `heads` query heads.
-AVX2_INLINE void attend_heads(const struct attention_chunk *chunk, enum kv_kind kind, load_page *load, const float *q,
+AVX2_INLINE void attend_heads(const struct attention_chunk *chunk, enum kv_dtype kind, load_page *load, const float *q,
                               size_t q_stride, int heads, size_t head_dim, size_t v_dim, struct output out)
 {
-    float scores[HEADS][PAGE_POSITIONS];
-    if (kind == KV_Q8_0)
+    float scores[HEADS][KV_PAGE_POSITIONS];
+    if (kind == KV_DTYPE_Q8_0)
         score_q8_0(chunk, q, q_stride, heads, head_dim, scores);
     else
         for (uint32_t key = chunk->first / LANES * LANES; key < chunk->last; key += LANES)
             score_tile(chunk->k, load, q, q_stride, heads, head_dim, key, scores);
     for (int h = 0; h < heads; h++)
-        softmax_chunk(chunk, kind == KV_F16, scores[h], out.m + h, out.l + h);
+        softmax_chunk(chunk, kind == KV_DTYPE_F16, scores[h], out.m + h, out.l + h);
 
-    struct value_scales scales = {kind == KV_F32 ? NULL : chunk->v_scale, kind == KV_F16 ? 1 : v_dim / 32};
+    struct value_scales scales = {kind == KV_DTYPE_F32 ? NULL : chunk->v_scale, kind == KV_DTYPE_F16 ? 1 : v_dim / 32};
     size_t j = 0;
     for (; j + LANES <= v_dim; j += LANES) {
         value_tile(chunk, load, scales, scores, heads, TILE, v_dim, j, out.o, out.o_stride);
-        if (kind == KV_Q8_0)
+        if (kind == KV_DTYPE_Q8_0)
             scales.at++; // the next block of 32
     }
     for (; j + 8 <= v_dim; j += 8)
@@ -238,7 +238,7 @@ AVX2_INLINE void attend_heads(const struct attention_chunk *chunk, enum kv_kind 
             value_rest(chunk, kind, scores[h], v_dim, out.o + (size_t)h * out.o_stride);
 }
 
-AVX2_INLINE void attend(const struct attention_chunk *chunk, enum kv_kind kind, load_page *load, const float *q,
+AVX2_INLINE void attend(const struct attention_chunk *chunk, enum kv_dtype kind, load_page *load, const float *q,
                         size_t q_stride, size_t n_q, size_t head_dim, size_t v_dim, struct output out)
 {
     while (n_q > 0) {
@@ -266,9 +266,9 @@ AVX2_INLINE void attend(const struct attention_chunk *chunk, enum kv_kind kind, 
         (void)scratch;                                                                                                 \
         attend(chunk, kind, load_page_##name, q, q_stride, n_q, head_dim, v_dim, (struct output){m, l, o, o_stride});  \
     }
-ATTEND(f32, KV_F32)
-ATTEND(f16, KV_F16)
-ATTEND(q8_0, KV_Q8_0)
+ATTEND(f32, KV_DTYPE_F32)
+ATTEND(f16, KV_DTYPE_F16)
+ATTEND(q8_0, KV_DTYPE_Q8_0)
 
 void avx2_attend_merge(float *m, float *l, float *o, float m2, float l2, const float *o2, size_t v_dim)
 {

@@ -34,7 +34,7 @@ static ALWAYS_INLINE __m512 load_page_q8_0(const void *page, size_t i, __mmask16
 // Σ q[d] · k[d][p] for `registers` · 16 keys from first_key on, one chain in ascending d.
 static ALWAYS_INLINE void score_tile(const void *k, load_page *load, const float *q, size_t q_stride, size_t heads,
                                      size_t head_dim, size_t first_key, size_t registers,
-                                     float scores[HEADS][PAGE_POSITIONS])
+                                     float scores[HEADS][KV_PAGE_POSITIONS])
 {
     __m512 acc[HEADS][TILE];
     UNROLL
@@ -46,7 +46,7 @@ static ALWAYS_INLINE void score_tile(const void *k, load_page *load, const float
         __m512 key[TILE];
         UNROLL
         for (size_t r = 0; r < registers; r++)
-            key[r] = load(k, d * PAGE_POSITIONS + first_key + 16 * r, 0xffff);
+            key[r] = load(k, d * KV_PAGE_POSITIONS + first_key + 16 * r, 0xffff);
         UNROLL
         for (size_t h = 0; h < heads; h++) {
             __m512 factor = _mm512_set1_ps(q[h * q_stride + d]);
@@ -85,7 +85,7 @@ static void quantize_heads(const float *q, size_t q_stride, size_t heads, size_t
 // by adding 128, which each sum begins by taking away.
 static ALWAYS_INLINE void score_tile_q8_0(const struct attention_chunk *chunk, const float *q8, size_t q8_stride,
                                           size_t heads, size_t head_dim, size_t first_key, size_t registers,
-                                          float scores[HEADS][PAGE_POSITIONS])
+                                          float scores[HEADS][KV_PAGE_POSITIONS])
 {
     const __m512i flip = _mm512_set1_epi8(-128);
     const uint8_t *k = (const uint8_t *)chunk->k + first_key * 4;
@@ -113,7 +113,7 @@ static ALWAYS_INLINE void score_tile_q8_0(const struct attention_chunk *chunk, c
             UNROLL
             for (size_t r = 0; r < registers; r++)
                 key[r] =
-                    _mm512_xor_si512(_mm512_loadu_si512(k + ((block * 8 + g) * PAGE_POSITIONS + 16 * r) * 4), flip);
+                    _mm512_xor_si512(_mm512_loadu_si512(k + ((block * 8 + g) * KV_PAGE_POSITIONS + 16 * r) * 4), flip);
             UNROLL
             for (size_t h = 0; h < heads; h++) {
                 __m512i x = avx512_broadcast_32(q8 + h * q8_stride + block * 8 + g);
@@ -124,7 +124,7 @@ static ALWAYS_INLINE void score_tile_q8_0(const struct attention_chunk *chunk, c
         }
         UNROLL
         for (size_t r = 0; r < registers; r++) {
-            __m512 dk = _mm512_loadu_ps(chunk->k_scale + block * PAGE_POSITIONS + first_key + 16 * r);
+            __m512 dk = _mm512_loadu_ps(chunk->k_scale + block * KV_PAGE_POSITIONS + first_key + 16 * r);
             UNROLL
             for (size_t h = 0; h < heads; h++) {
                 __m512 d = _mm512_mul_ps(dk, _mm512_set1_ps(q8[h * q8_stride + head_dim / 4 + block]));
@@ -143,18 +143,18 @@ static ALWAYS_INLINE void score_tile_q8_0(const struct attention_chunk *chunk, c
 
 // From the dot products to scores, and to exp(score - m) in place; keys out of sight get 0. m is the largest score that
 // is not NaN. Where values have one scale a position (F16), it is multiplied into the stored weights after the sum.
-static ALWAYS_INLINE void softmax_chunk(const struct attention_chunk *chunk, enum kv_kind kind, float *scores, float *m,
-                                        float *l)
+static ALWAYS_INLINE void softmax_chunk(const struct attention_chunk *chunk, enum kv_dtype kind, float *scores,
+                                        float *m, float *l)
 {
     const __m512 scale = _mm512_set1_ps(chunk->scale), softcap = _mm512_set1_ps(chunk->softcap);
-    const uint64_t visible = ~UINT64_C(0) >> (PAGE_POSITIONS - chunk->last) & ~UINT64_C(0) << chunk->first;
+    const uint64_t visible = ~UINT64_C(0) >> (KV_PAGE_POSITIONS - chunk->last) & ~UINT64_C(0) << chunk->first;
     __m512 max = _mm512_set1_ps(-INFINITY);
     for (int r = 0; r < TILE; r++) {
         __mmask16 mask = (__mmask16)(visible >> (16 * r));
         if (!mask)
             continue;
         __m512 score = _mm512_load_ps(scores + 16 * r);
-        if (kind == KV_F16)
+        if (kind == KV_DTYPE_F16)
             score = _mm512_mul_ps(score, _mm512_maskz_loadu_ps(mask, chunk->k_scale + 16 * r));
         score = _mm512_mul_ps(score, scale);
         if (chunk->softcap != 0.0f)
@@ -171,7 +171,7 @@ static ALWAYS_INLINE void softmax_chunk(const struct attention_chunk *chunk, enu
             continue;
         __m512 weight = avx512_exp(_mm512_sub_ps(_mm512_load_ps(scores + 16 * r), base));
         sum = _mm512_mask_add_ps(sum, mask, sum, weight);
-        if (kind == KV_F16)
+        if (kind == KV_DTYPE_F16)
             weight = _mm512_mul_ps(weight, _mm512_maskz_loadu_ps(mask, chunk->v_scale + 16 * r));
         _mm512_store_ps(scores + 16 * r, weight);
     }
@@ -183,7 +183,7 @@ static ALWAYS_INLINE void softmax_chunk(const struct attention_chunk *chunk, enu
 // o[j] = Σ weight[p] · v[p][j] over visible positions, one chain in ascending p, of `registers` · 16 dimensions from j
 // on, fewer where mask says so. scales: of the blocks of Q8_0 that hold j, v_dim / 32 apart, else NULL.
 static ALWAYS_INLINE void value_tile(const struct attention_chunk *chunk, load_page *load, const float *scales,
-                                     float weights[HEADS][PAGE_POSITIONS], size_t heads, size_t registers,
+                                     float weights[HEADS][KV_PAGE_POSITIONS], size_t heads, size_t registers,
                                      __mmask16 mask, size_t v_dim, size_t j, float *o, size_t o_stride)
 {
     __m512 acc[HEADS][TILE];
@@ -213,12 +213,12 @@ static ALWAYS_INLINE void value_tile(const struct attention_chunk *chunk, load_p
         _mm512_mask_storeu_ps(o + h * o_stride + j + 16 * r, mask, acc[h][r]);
 }
 
-static ALWAYS_INLINE void add_values(const struct attention_chunk *chunk, enum kv_kind kind, load_page *load,
-                                     float weights[HEADS][PAGE_POSITIONS], size_t heads, size_t v_dim, float *o,
+static ALWAYS_INLINE void add_values(const struct attention_chunk *chunk, enum kv_dtype kind, load_page *load,
+                                     float weights[HEADS][KV_PAGE_POSITIONS], size_t heads, size_t v_dim, float *o,
                                      size_t o_stride)
 {
     size_t j = 0;
-    if (kind == KV_Q8_0) {
+    if (kind == KV_DTYPE_Q8_0) {
         for (; j < v_dim; j += 16 * BLOCK_TILE)
             value_tile(chunk, load, chunk->v_scale + j / 32, weights, heads, BLOCK_TILE, 0xffff, v_dim, j, o, o_stride);
         return;
@@ -237,20 +237,20 @@ struct attend_out {
 };
 
 // `heads` query heads, a constant.
-static ALWAYS_INLINE void attend_heads(const struct attention_chunk *chunk, enum kv_kind kind, load_page *load,
+static ALWAYS_INLINE void attend_heads(const struct attention_chunk *chunk, enum kv_dtype kind, load_page *load,
                                        const float *q, size_t q_stride, size_t heads, size_t head_dim, size_t v_dim,
                                        struct attend_out out, float *scratch)
 {
-    _Alignas(64) float scores[HEADS][PAGE_POSITIONS];
+    _Alignas(64) float scores[HEADS][KV_PAGE_POSITIONS];
     const size_t q8_stride = head_dim / 4 + head_dim / 32; // floats
-    if (kind == KV_Q8_0)
+    if (kind == KV_DTYPE_Q8_0)
         quantize_heads(q, q_stride, heads, head_dim, scratch, q8_stride);
     // All 64 keys at once, or the half that is seen: a chunk at the end of a sequence is often short.
-    const bool low = chunk->first<PAGE_POSITIONS / 2, high = chunk->last> PAGE_POSITIONS / 2;
-    const size_t first_key = low ? 0 : PAGE_POSITIONS / 2;
-    if (kind == KV_Q8_0 && low && high)
+    const bool low = chunk->first<KV_PAGE_POSITIONS / 2, high = chunk->last> KV_PAGE_POSITIONS / 2;
+    const size_t first_key = low ? 0 : KV_PAGE_POSITIONS / 2;
+    if (kind == KV_DTYPE_Q8_0 && low && high)
         score_tile_q8_0(chunk, scratch, q8_stride, heads, head_dim, 0, TILE, scores);
-    else if (kind == KV_Q8_0)
+    else if (kind == KV_DTYPE_Q8_0)
         score_tile_q8_0(chunk, scratch, q8_stride, heads, head_dim, first_key, TILE / 2, scores);
     else if (low && high)
         score_tile(chunk->k, load, q, q_stride, heads, head_dim, 0, TILE, scores);
@@ -261,18 +261,18 @@ static ALWAYS_INLINE void attend_heads(const struct attention_chunk *chunk, enum
     add_values(chunk, kind, load, scores, heads, v_dim, out.o, out.o_stride);
 }
 
-static ALWAYS_INLINE void attend(const struct attention_chunk *chunk, enum kv_kind kind, load_page *load,
+static ALWAYS_INLINE void attend(const struct attention_chunk *chunk, enum kv_dtype kind, load_page *load,
                                  const float *q, size_t q_stride, size_t n_q, size_t head_dim, size_t v_dim,
                                  struct attend_out out, float *scratch)
 {
-    const size_t most = kind == KV_Q8_0 ? HEADS_Q8_0 : HEADS;
+    const size_t most = kind == KV_DTYPE_Q8_0 ? HEADS_Q8_0 : HEADS;
     while (n_q > 0) {
         size_t heads = avx512_tile_size(n_q, most);
 #define CASE(n)                                                                                                        \
     case n:                                                                                                            \
         attend_heads(chunk, kind, load, q, q_stride, n, head_dim, v_dim, out, scratch);                                \
         break;
-        if (kind == KV_Q8_0)
+        if (kind == KV_DTYPE_Q8_0)
             switch (heads) {
                 CASE(1)
                 CASE(2)
@@ -304,6 +304,6 @@ static ALWAYS_INLINE void attend(const struct attention_chunk *chunk, enum kv_ki
         attend(chunk, kind, load_page_##name, q, q_stride, n_q, head_dim, v_dim,                                       \
                (struct attend_out){m, l, o, o_stride}, scratch);                                                       \
     }
-ATTEND(f32, KV_F32)
-ATTEND(f16, KV_F16)
-ATTEND(q8_0, KV_Q8_0)
+ATTEND(f32, KV_DTYPE_F32)
+ATTEND(f16, KV_DTYPE_F16)
+ATTEND(q8_0, KV_DTYPE_Q8_0)

@@ -35,12 +35,14 @@ const struct kernels kernels_table_avx512 = {
     .rope = avx512_rope,
     .attend =
         {
-            [KV_F32] = avx512_attend_f32,
-            [KV_F16] = avx512_attend_f16,
-            [KV_Q8_0] = avx512_attend_q8_0,
+            [KV_DTYPE_F32] = avx512_attend_f32,
+            [KV_DTYPE_F16] = avx512_attend_f16,
+            [KV_DTYPE_Q8_0] = avx512_attend_q8_0,
         },
     .attend_merge = avx2_attend_merge,
     .attend_finish = avx2_attend_finish,
-    .store_k = {[KV_F32] = avx2_store_k_f32, [KV_F16] = avx2_store_k_f16, [KV_Q8_0] = avx2_store_k_q8_0},
-    .store_v = {[KV_F32] = avx2_store_v_f32, [KV_F16] = avx2_store_v_f16, [KV_Q8_0] = avx2_store_v_q8_0},
+    .store_k =
+        {[KV_DTYPE_F32] = avx2_store_k_f32, [KV_DTYPE_F16] = avx2_store_k_f16, [KV_DTYPE_Q8_0] = avx2_store_k_q8_0},
+    .store_v =
+        {[KV_DTYPE_F32] = avx2_store_v_f32, [KV_DTYPE_F16] = avx2_store_v_f16, [KV_DTYPE_Q8_0] = avx2_store_v_q8_0},
 };
