@@ -25,21 +25,21 @@ static void panel_product(const struct worker *worker, const struct packed *weig
         for (size_t t = 0; t < source->n; t++) {
             const uint8_t *row = source->rows + t * source->stride;
             if (q8)
-                kernels->matvec_q8[kind](weight, panel, row, y + t * y_stride);
+                kernels->matvec_q8[kind](weight, panel, row, y + t * y_stride, 0);
             else
-                kernels->matvec_f32[kind](weight, panel, (const float *)(const void *)row, y + t * y_stride);
+                kernels->matvec_f32[kind](weight, panel, (const float *)(const void *)row, y + t * y_stride, 0);
         }
     } else if (q8) {
         struct unpacked_q8 unpacked;
         unpacked_q8_place(&unpacked, worker->scratch, weight->k);
         kernels->unpack_q8[kind](weight, panel, &unpacked);
         kernels->gemm_q8[weight->format->scaling](weight, &unpacked, source->rows, source->stride, source->n, y,
-                                                  y_stride);
+                                                  y_stride, 0);
     } else {
         float *unpacked = (float *)(void *)worker->scratch;
         kernels->unpack_f32[kind](weight, panel, unpacked);
         kernels->gemm_f32(weight, unpacked, (const float *)(const void *)source->rows, source->stride, source->n, y,
-                          y_stride);
+                          y_stride, 0);
     }
 }
 

@@ -112,6 +112,57 @@ static struct packed make_weight(struct check *check, const struct block_halves 
     return packed;
 }
 
+// ---- segments apart ----
+
+// The segments' sums of n tokens as products write them: tokens outside or segments outside.
+struct parts {
+    struct guarded memory;
+    float *y;
+    size_t token_stride, part_stride, size; // floats
+};
+
+static struct parts make_parts(const struct packed *weight, size_t n)
+{
+    const size_t n_segments = weight->segments.n, gap = n % 3;
+    struct parts parts = {.token_stride = n_segments * (PANEL_ROWS + gap), .part_stride = PANEL_ROWS + gap};
+    if (n % 2)
+        parts = (struct parts){.token_stride = PANEL_ROWS + gap, .part_stride = n * (PANEL_ROWS + gap)};
+    parts.size = n * n_segments * (PANEL_ROWS + gap);
+    parts.y = guarded_floats(&parts.memory, parts.size, n % 2);
+    return parts;
+}
+
+// Their tree is what the product gives without parts, sums[t * y_stride + 0 … 15].
+static void check_tree(struct check *check, const struct packed *weight, const struct parts *parts, size_t n,
+                       const float *sums, size_t y_stride)
+{
+    for (size_t t = 0; t < n; t++) {
+        struct guarded expected, got;
+        float *a = guarded_floats(&expected, PANEL_ROWS, t % 2), *b = guarded_floats(&got, PANEL_ROWS, t % 2);
+        float segments[MAX_SEGMENTS * PANEL_ROWS];
+        for (size_t s = 0; s < weight->segments.n; s++)
+            memcpy(segments + s * PANEL_ROWS, parts->y + t * parts->token_stride + s * parts->part_stride,
+                   PANEL_ROWS * sizeof(*segments));
+        check->reference->add_parts(segments, weight->segments.n, a);
+        check_floats(check, "the parts' tree", sums + t * y_stride, a, PANEL_ROWS);
+        check->tested->add_parts(segments, weight->segments.n, b);
+        check_floats(check, "add_parts", a, b, PANEL_ROWS);
+        check_guards(check, &got);
+        guarded_free(&expected);
+        guarded_free(&got);
+    }
+}
+
+// Those of one token.
+static void check_token_parts(struct check *check, const char *what, const struct packed *weight,
+                              const struct parts *expected, const struct parts *got, size_t t)
+{
+    for (size_t s = 0; s < weight->segments.n; s++) {
+        const size_t at = t * expected->token_stride + s * expected->part_stride;
+        check_floats(check, what, expected->y + at, got->y + at, PANEL_ROWS);
+    }
+}
+
 // ---- Q8 sources ----
 
 static void check_unpacked(struct check *check, const struct packed *weight, const struct unpacked_q8 *expected,
@@ -153,6 +204,30 @@ static struct guarded make_q8_rows(struct check *check, size_t k, size_t n, int 
     return rows;
 }
 
+static void check_q8_parts(struct check *check, const struct packed *weight, size_t panel,
+                           const struct unpacked_q8 *unpacked, const uint8_t *rows, size_t stride, size_t n,
+                           const float *sums, size_t y_stride)
+{
+    const enum packed_kind kind = weight->format->kind;
+    const enum scaling scaling = weight->format->scaling;
+    struct parts a = make_parts(weight, n), b = make_parts(weight, n);
+    check->reference->gemm_q8[scaling](weight, unpacked, rows, stride, n, a.y, a.token_stride, a.part_stride);
+    check_tree(check, weight, &a, n, sums, y_stride);
+    if (check->tested->gemm_q8[scaling]) {
+        check->tested->gemm_q8[scaling](weight, unpacked, rows, stride, n, b.y, b.token_stride, b.part_stride);
+        check_floats(check, "gemm_q8 parts", a.y, b.y, a.size);
+        check_guards(check, &b.memory);
+    }
+    guarded_reset(&b.memory);
+    for (size_t t = 0; t < n; t++) {
+        check->tested->matvec_q8[kind](weight, panel, rows + t * stride, b.y + t * b.token_stride, b.part_stride);
+        check_token_parts(check, "matvec_q8 parts", weight, &a, &b, t);
+    }
+    check_guards(check, &b.memory);
+    guarded_free(&a.memory);
+    guarded_free(&b.memory);
+}
+
 static void check_q8_case(struct check *check, const struct packed *weight, size_t panel, size_t n, int input)
 {
     const size_t k = weight->k, stride = q8_row_bytes(k) + 64, y_stride = PANEL_ROWS + n % 3;
@@ -172,19 +247,20 @@ static void check_q8_case(struct check *check, const struct packed *weight, size
         check_unpacked(check, weight, &expected, &got);
         check_guards(check, &got_memory);
     }
-    check->reference->gemm_q8[scaling](weight, &expected, rows.data, stride, n, a, y_stride);
+    check->reference->gemm_q8[scaling](weight, &expected, rows.data, stride, n, a, y_stride, 0);
     if (check->tested->gemm_q8[scaling]) {
-        check->tested->gemm_q8[scaling](weight, &expected, rows.data, stride, n, b, y_stride);
+        check->tested->gemm_q8[scaling](weight, &expected, rows.data, stride, n, b, y_stride, 0);
         check_floats(check, "gemm_q8 y", a, b, n * y_stride);
         check_guards(check, &got_y);
     }
     // One token at a time gives the same bits as many.
     guarded_reset(&got_y);
     for (size_t t = 0; t < n; t++) {
-        check->tested->matvec_q8[kind](weight, panel, rows.data + t * stride, b + t * y_stride);
+        check->tested->matvec_q8[kind](weight, panel, rows.data + t * stride, b + t * y_stride, 0);
         check_floats(check, "matvec_q8 y", a + t * y_stride, b + t * y_stride, PANEL_ROWS);
     }
     check_guards(check, &got_y);
+    check_q8_parts(check, weight, panel, &expected, rows.data, stride, n, a, y_stride);
     guarded_free(&rows);
     guarded_free(&expected_memory);
     guarded_free(&got_memory);
@@ -231,6 +307,30 @@ static struct guarded make_f32_rows(struct check *check, const struct packed *we
     return rows;
 }
 
+static void check_f32_parts(struct check *check, const struct packed *weight, size_t panel, const float *values,
+                            const uint8_t *rows, size_t stride, size_t n, const float *sums, size_t y_stride)
+{
+    const enum packed_kind kind = weight->format->kind;
+    const float *row_data = (const float *)(const void *)rows;
+    struct parts a = make_parts(weight, n), b = make_parts(weight, n);
+    check->reference->gemm_f32(weight, values, row_data, stride, n, a.y, a.token_stride, a.part_stride);
+    check_tree(check, weight, &a, n, sums, y_stride);
+    if (check->tested->gemm_f32) {
+        check->tested->gemm_f32(weight, values, row_data, stride, n, b.y, b.token_stride, b.part_stride);
+        check_floats(check, "gemm_f32 parts", a.y, b.y, a.size);
+        check_guards(check, &b.memory);
+    }
+    guarded_reset(&b.memory);
+    for (size_t t = 0; t < n; t++) {
+        const float *row = (const float *)(const void *)(rows + t * stride);
+        check->tested->matvec_f32[kind](weight, panel, row, b.y + t * b.token_stride, b.part_stride);
+        check_token_parts(check, "matvec_f32 parts", weight, &a, &b, t);
+    }
+    check_guards(check, &b.memory);
+    guarded_free(&a.memory);
+    guarded_free(&b.memory);
+}
+
 static void check_f32_case(struct check *check, const struct packed *weight, size_t panel, size_t n, int input)
 {
     const size_t k = weight->k, stride = f32_row_bytes(k) + 64, y_stride = PANEL_ROWS + n % 3;
@@ -246,19 +346,20 @@ static void check_f32_case(struct check *check, const struct packed *weight, siz
         check_floats(check, "unpack_f32", expected_values, got_values, k * PANEL_ROWS);
         check_guards(check, &got);
     }
-    check->reference->gemm_f32(weight, expected_values, row_data, stride, n, a, y_stride);
+    check->reference->gemm_f32(weight, expected_values, row_data, stride, n, a, y_stride, 0);
     if (check->tested->gemm_f32) {
-        check->tested->gemm_f32(weight, expected_values, row_data, stride, n, b, y_stride);
+        check->tested->gemm_f32(weight, expected_values, row_data, stride, n, b, y_stride, 0);
         check_floats(check, "gemm_f32 y", a, b, n * y_stride);
         check_guards(check, &got_y);
     }
     guarded_reset(&got_y);
     for (size_t t = 0; t < n; t++) {
         const float *row = (const float *)(const void *)(rows.data + t * stride);
-        check->tested->matvec_f32[kind](weight, panel, row, b + t * y_stride);
+        check->tested->matvec_f32[kind](weight, panel, row, b + t * y_stride, 0);
         check_floats(check, "matvec_f32 y", a + t * y_stride, b + t * y_stride, PANEL_ROWS);
     }
     check_guards(check, &got_y);
+    check_f32_parts(check, weight, panel, expected_values, rows.data, stride, n, a, y_stride);
     guarded_free(&rows);
     guarded_free(&expected_y);
     guarded_free(&got_y);
@@ -303,14 +404,15 @@ static void bench_matvec_q8(void *user)
 {
     struct product_bench *b = user;
     for (size_t panel = 0; panel < b->weight.n_panels; panel++)
-        b->kernels->matvec_q8[b->weight.format->kind](&b->weight, panel, b->rows, b->y);
+        b->kernels->matvec_q8[b->weight.format->kind](&b->weight, panel, b->rows, b->y, 0);
 }
 
 static void bench_matvec_f32(void *user)
 {
     struct product_bench *b = user;
     for (size_t panel = 0; panel < b->weight.n_panels; panel++)
-        b->kernels->matvec_f32[b->weight.format->kind](&b->weight, panel, (const float *)(const void *)b->rows, b->y);
+        b->kernels->matvec_f32[b->weight.format->kind](&b->weight, panel, (const float *)(const void *)b->rows, b->y,
+                                                       0);
 }
 
 static void bench_unpack_q8(void *user)
@@ -330,15 +432,15 @@ static void bench_unpack_f32(void *user)
 static void bench_gemm_q8(void *user)
 {
     struct product_bench *b = user;
-    b->kernels->gemm_q8[b->weight.format->scaling](&b->weight, &b->unpacked, b->rows, b->stride, b->n, b->y,
-                                                   PANEL_ROWS);
+    b->kernels->gemm_q8[b->weight.format->scaling](&b->weight, &b->unpacked, b->rows, b->stride, b->n, b->y, PANEL_ROWS,
+                                                   0);
 }
 
 static void bench_gemm_f32(void *user)
 {
     struct product_bench *b = user;
-    b->kernels->gemm_f32(&b->weight, b->values, (const float *)(const void *)b->rows, b->stride, b->n, b->y,
-                         PANEL_ROWS);
+    b->kernels->gemm_f32(&b->weight, b->values, (const float *)(const void *)b->rows, b->stride, b->n, b->y, PANEL_ROWS,
+                         0);
 }
 
 static void bench_pack(void *user)

@@ -1,6 +1,7 @@
 // Row operations: every input kind, lengths that are no multiple of anything, unaligned, in place and not.
 #include "check.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,6 +118,39 @@ static void check_operation(struct check *check, void (*run)(void *user))
     guarded_free(&y);
 }
 
+// y is a source too, so it has no in-place form.
+static void run_add_scaled(void *user)
+{
+    struct row_case *c = user;
+    c->kernels->add_scaled(c->a, c->factor, c->n, c->y);
+}
+
+static void check_add_scaled(struct check *check)
+{
+    static const float factors[] = {0.37f, -1.0f, 0.0f, 0x1p112f, 1e-30f, INFINITY, NAN};
+    for (size_t i = 0; i < N_LENGTHS; i++)
+        for (int input = 0; input < INPUT_COUNT; input++) {
+            struct guarded a, expected, got;
+            struct row_case c = {.a = guarded_floats(&a, lengths[i], 1), .n = lengths[i], .factor = factors[i % 7]};
+            float *expected_y = guarded_floats(&expected, c.n, i % 4), *got_y = guarded_floats(&got, c.n, i % 4);
+            check_case(check, "n=%zu input=%s factor=%g", c.n, input_names[input], (double)c.factor);
+            check_fill(check, input, (float *)(void *)a.data, c.n);
+            check_fill(check, i % 2 ? INPUT_NORMAL : (enum input)input, expected_y, c.n);
+            memcpy(got_y, expected_y, c.n * sizeof(*got_y));
+            c.kernels = check->reference;
+            c.y = expected_y;
+            run_add_scaled(&c);
+            c.kernels = check->tested;
+            c.y = got_y;
+            run_add_scaled(&c);
+            check_floats(check, "y", expected_y, got_y, c.n);
+            check_guards(check, &got);
+            guarded_free(&a);
+            guarded_free(&expected);
+            guarded_free(&got);
+        }
+}
+
 // exp and the activations over many arguments: around every binade and the borders of exp.
 static void check_sweep(struct check *check, void (*run)(void *user))
 {
@@ -209,6 +243,12 @@ void check_rows(struct check *check)
         check_operation(check, operations[i].run);
         if (operations[i].sweep && !check->bench)
             check_sweep(check, operations[i].run);
+    }
+    if (check_begin(check, k->add_scaled, "add_scaled")) {
+        if (check->bench)
+            check_operation(check, run_add_scaled);
+        else
+            check_add_scaled(check);
     }
     for (int neox = 0; neox < 2; neox++)
         if (check_begin(check, k->rope, "rope.%s", neox ? "neox" : "pairs"))

@@ -309,11 +309,11 @@ static void multiply(const struct packed *packed, size_t panel, const float *x, 
     if (packed->format->scaling != SCALING_NONE) {
         assert_true(q8_row_bytes(packed->k) <= sizeof(row));
         kernels->quantize_q8(x, packed->k, row);
-        kernels->matvec_q8[kind](packed, panel, row, y);
+        kernels->matvec_q8[kind](packed, panel, row, y, 0);
     } else {
         assert_true(f32_row_bytes(packed->k) <= sizeof(row));
         kernels->round_f16(x, packed->k, &packed->segments, (float *)(void *)row);
-        kernels->matvec_f32[kind](packed, panel, (const float *)(const void *)row, y);
+        kernels->matvec_f32[kind](packed, panel, (const float *)(const void *)row, y, 0);
     }
 }
 

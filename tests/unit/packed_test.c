@@ -159,7 +159,7 @@ static void test_products(void **state)
             x[i] = random_float();
         kernels->round_f16(x, K, &packed.segments, row);
         for (size_t panel = 0; panel < packed.n_panels; panel++) {
-            kernels->matvec_f32[kind](&packed, panel, row, y);
+            kernels->matvec_f32[kind](&packed, panel, row, y, 0);
             for (size_t i = 0; i < PANEL_ROWS; i++) {
                 double sum = 0, magnitude = 0;
                 for (size_t k = 0; k < K; k++) {
@@ -174,7 +174,7 @@ static void test_products(void **state)
             kernels->quantize_q8(x, K, q8);
             const struct q8_row parts = q8_row_parts(q8, K);
             for (size_t panel = 0; panel < packed.n_panels; panel++) {
-                kernels->matvec_q8[kind](&packed, panel, q8, y);
+                kernels->matvec_q8[kind](&packed, panel, q8, y, 0);
                 for (size_t i = 0; i < PANEL_ROWS; i++) {
                     double sum = 0, magnitude = 0;
                     for (size_t k = 0; k < K; k++) {
@@ -210,13 +210,13 @@ static void test_range_exact(void **state)
         x[i] = small[i] * 0x1p20f;
     }
     kernels->round_f16(small, K, &packed.segments, row);
-    kernels->matvec_f32[PACKED_F16](&packed, 0, row, expected);
+    kernels->matvec_f32[PACKED_F16](&packed, 0, row, expected, 0);
     kernels->round_f16(x, K, &packed.segments, row);
     for (int s = 0; s < MAX_SEGMENTS; s++)
         assert_true(row[f32_row_scales(K) + (size_t)s] >= 0x1p19f);
     for (int i = 0; i < K; i++)
         assert_true(isfinite(row[i]));
-    kernels->matvec_f32[PACKED_F16](&packed, 0, row, y);
+    kernels->matvec_f32[PACKED_F16](&packed, 0, row, y, 0);
     for (int i = 0; i < PANEL_ROWS; i++)
         assert_true(y[i] == expected[i] * 0x1p20f);
     free(packed.data);

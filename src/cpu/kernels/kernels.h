@@ -78,17 +78,25 @@ struct kernels {
     void (*round_f16)(const float *x, size_t k, const struct segments *segments, float *row);
 
     // ---- products of one panel: 16 outputs ----
-    // One token: y[16] = panel · row. NULL for the plain kinds in matvec_q8 and unpack_q8.
-    void (*matvec_q8[PACKED_COUNT])(const struct packed *weight, size_t panel, const uint8_t *row, float *y);
-    void (*matvec_f32[PACKED_COUNT])(const struct packed *weight, size_t panel, const float *row, float *y);
+    // part_stride 0: y gets the sums of the contract's tree over the segments. Else there is no tree: segment s's 16
+    // sums (F32 sources: already times the segment's 2^e) go to y[s * part_stride + 0 … 15], s < segments.n; add_parts
+    // over them gives the bits of part_stride 0. One token: y[16] = panel · row. NULL for the plain kinds in matvec_q8
+    // and unpack_q8.
+    void (*matvec_q8[PACKED_COUNT])(const struct packed *weight, size_t panel, const uint8_t *row, float *y,
+                                    size_t part_stride);
+    void (*matvec_f32[PACKED_COUNT])(const struct packed *weight, size_t panel, const float *row, float *y,
+                                     size_t part_stride);
     // Many tokens: unpack once, then multiply. unpack_f32 writes float [k][16], the dtype's exact values.
     void (*unpack_q8[PACKED_COUNT])(const struct packed *weight, size_t panel, struct unpacked_q8 *out);
     void (*unpack_f32[PACKED_COUNT])(const struct packed *weight, size_t panel, float *out);
     // n source rows, row_stride bytes apart; y[t * y_stride + 0 … 15] for t < n.
     void (*gemm_q8[SCALING_COUNT])(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
-                                   size_t row_stride, size_t n, float *y, size_t y_stride);
+                                   size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride);
     void (*gemm_f32)(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,
-                     float *y, size_t y_stride);
+                     float *y, size_t y_stride, size_t part_stride);
+
+    // parts [n_segments][16], at most MAX_SEGMENTS → y[16]: the contract's tree.
+    void (*add_parts)(const float *parts, uint32_t n_segments, float *y);
 
     // ---- rows of n floats; y may be the first source ----
     // y = (x · 1/sqrt(mean(x²) + epsilon)) · weight; weight NULL: ones.
@@ -96,6 +104,7 @@ struct kernels {
     void (*add)(const float *a, const float *b, size_t n, float *y);
     void (*mul)(const float *a, const float *b, size_t n, float *y);
     void (*scale)(const float *x, float factor, size_t n, float *y);
+    void (*add_scaled)(const float *x, float factor, size_t n, float *y);   // y = fma(factor, x, y); x is not y
     void (*swiglu)(const float *gate, const float *up, size_t n, float *y); // silu(gate) · up
     void (*geglu)(const float *gate, const float *up, size_t n, float *y);  // gelu(gate), tanh form, · up
     void (*exp_minus)(const float *x, float max, size_t n, float *y);       // exp(x - max)

@@ -331,22 +331,36 @@ NEON_INLINE float32x4_t neon_tree(float32x4_t *partial, size_t stride, uint32_t 
     return partial[0];
 }
 
+// Writes 4 outputs: the tree over the segments, or where part_stride is not 0 each segment as it is, that far apart.
+NEON_INLINE void neon_store_sum(float32x4_t *partial, size_t stride, uint32_t n, float *y, size_t part_stride)
+{
+    if (part_stride == 0) {
+        vst1q_f32(y, neon_tree(partial, stride, n));
+        return;
+    }
+    for (uint32_t s = 0; s < n; s++)
+        vst1q_f32(y + s * part_stride, partial[s * stride]);
+}
+
 // ---- the kernels, by file; neon_table.c puts them in the table ----
 
 #define NEON_DECLARE_BLOCK(name, kind, scaling, zero)                                                                  \
-    void neon_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y);               \
-    void neon_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y);                \
+    void neon_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y,                \
+                               size_t part_stride);                                                                    \
+    void neon_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,                 \
+                                size_t part_stride);                                                                   \
     void neon_unpack_q8_##name(const struct packed *weight, size_t panel, struct unpacked_q8 *out);                    \
     void neon_unpack_f32_##name(const struct packed *weight, size_t panel, float *out);
 NEON_BLOCK_FORMATS(NEON_DECLARE_BLOCK)
 #define NEON_DECLARE_PLAIN(name, kind, element_bytes)                                                                  \
-    void neon_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y);                \
+    void neon_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,                 \
+                                size_t part_stride);                                                                   \
     void neon_unpack_f32_##name(const struct packed *weight, size_t panel, float *out);
 NEON_PLAIN_FORMATS(NEON_DECLARE_PLAIN)
 void neon_gemm_q8(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows, size_t row_stride,
-                  size_t n, float *y, size_t y_stride);
+                  size_t n, float *y, size_t y_stride, size_t part_stride);
 void neon_gemm_f32(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,
-                   float *y, size_t y_stride);
+                   float *y, size_t y_stride, size_t part_stride);
 
 void neon_quantize_q8(const float *x, size_t k, uint8_t *row);
 void neon_round_f16(const float *x, size_t k, const struct segments *segments, float *row);
@@ -354,6 +368,8 @@ void neon_rms_norm(const float *x, const float *weight, size_t n, float epsilon,
 void neon_add(const float *a, const float *b, size_t n, float *y);
 void neon_mul(const float *a, const float *b, size_t n, float *y);
 void neon_scale(const float *x, float factor, size_t n, float *y);
+void neon_add_scaled(const float *x, float factor, size_t n, float *y);
+void neon_add_parts(const float *parts, uint32_t n_segments, float *y);
 void neon_swiglu(const float *gate, const float *up, size_t n, float *y);
 void neon_geglu(const float *gate, const float *up, size_t n, float *y);
 void neon_exp_minus(const float *x, float max, size_t n, float *y);

@@ -29,7 +29,8 @@ NEON_INLINE struct neon_unit load_unpacked(const struct unpacked_q8 *panel, size
 }
 
 NEON_INLINE void gemm_tile(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
-                           size_t row_stride, int tile, float *y, size_t y_stride, enum scaling scaling, int zero)
+                           size_t row_stride, int tile, float *y, size_t y_stride, size_t part_stride,
+                           enum scaling scaling, int zero)
 {
     struct neon_source sources[TILE];
     float32x4_t partial[MAX_SEGMENTS][TILE][NEON_QUARTERS];
@@ -54,28 +55,31 @@ NEON_INLINE void gemm_tile(const struct packed *weight, const struct unpacked_q8
     }
     for (int t = 0; t < tile; t++)
         for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
-            vst1q_f32(y + (size_t)t * y_stride + 4 * quarter,
-                      neon_tree(&partial[0][t][quarter], TILE * NEON_QUARTERS, weight->segments.n));
+            neon_store_sum(&partial[0][t][quarter], TILE * NEON_QUARTERS, weight->segments.n,
+                           y + (size_t)t * y_stride + 4 * quarter, part_stride);
 }
 
 NEON_INLINE void gemm_q8(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
-                         size_t row_stride, size_t n, float *y, size_t y_stride, enum scaling scaling, int zero)
+                         size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride,
+                         enum scaling scaling, int zero)
 {
     size_t t = 0;
     for (; t + TILE <= n; t += TILE)
-        gemm_tile(weight, panel, rows + t * row_stride, row_stride, TILE, y + t * y_stride, y_stride, scaling, zero);
+        gemm_tile(weight, panel, rows + t * row_stride, row_stride, TILE, y + t * y_stride, y_stride, part_stride,
+                  scaling, zero);
     for (; t < n; t++)
-        gemm_tile(weight, panel, rows + t * row_stride, row_stride, 1, y + t * y_stride, y_stride, scaling, zero);
+        gemm_tile(weight, panel, rows + t * row_stride, row_stride, 1, y + t * y_stride, y_stride, part_stride, scaling,
+                  zero);
 }
 
 typedef void gemm_function(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
-                           size_t row_stride, size_t n, float *y, size_t y_stride);
+                           size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride);
 
 #define GEMM_Q8(name, kind, scaling, zero)                                                                             \
     static void gemm_q8_##name(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,      \
-                               size_t row_stride, size_t n, float *y, size_t y_stride)                                 \
+                               size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride)             \
     {                                                                                                                  \
-        gemm_q8(weight, panel, rows, row_stride, n, y, y_stride, scaling, zero);                                       \
+        gemm_q8(weight, panel, rows, row_stride, n, y, y_stride, part_stride, scaling, zero);                          \
     }
 NEON_BLOCK_FORMATS(GEMM_Q8)
 
@@ -83,15 +87,15 @@ NEON_BLOCK_FORMATS(GEMM_Q8)
 static gemm_function *const gemm_of_kind[PACKED_COUNT] = {NEON_BLOCK_FORMATS(GEMM_ENTRY)};
 
 void neon_gemm_q8(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows, size_t row_stride,
-                  size_t n, float *y, size_t y_stride)
+                  size_t n, float *y, size_t y_stride, size_t part_stride)
 {
-    gemm_of_kind[weight->format->kind](weight, panel, rows, row_stride, n, y, y_stride);
+    gemm_of_kind[weight->format->kind](weight, panel, rows, row_stride, n, y, y_stride, part_stride);
 }
 
 // ---- F32 ----
 
 NEON_INLINE void gemm_f32_tile(const struct packed *weight, const float *panel, const uint8_t *rows, size_t row_stride,
-                               int tile, float *y, size_t y_stride)
+                               int tile, float *y, size_t y_stride, size_t part_stride)
 {
     float32x4_t partial[MAX_SEGMENTS][TILE][NEON_QUARTERS];
     const float *x[TILE];
@@ -119,17 +123,17 @@ NEON_INLINE void gemm_f32_tile(const struct packed *weight, const float *panel, 
     }
     for (int t = 0; t < tile; t++)
         for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
-            vst1q_f32(y + (size_t)t * y_stride + 4 * quarter,
-                      neon_tree(&partial[0][t][quarter], TILE * NEON_QUARTERS, weight->segments.n));
+            neon_store_sum(&partial[0][t][quarter], TILE * NEON_QUARTERS, weight->segments.n,
+                           y + (size_t)t * y_stride + 4 * quarter, part_stride);
 }
 
 void neon_gemm_f32(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,
-                   float *y, size_t y_stride)
+                   float *y, size_t y_stride, size_t part_stride)
 {
     const uint8_t *bytes = (const uint8_t *)rows;
     size_t t = 0;
     for (; t + TILE <= n; t += TILE)
-        gemm_f32_tile(weight, panel, bytes + t * row_stride, row_stride, TILE, y + t * y_stride, y_stride);
+        gemm_f32_tile(weight, panel, bytes + t * row_stride, row_stride, TILE, y + t * y_stride, y_stride, part_stride);
     for (; t < n; t++)
-        gemm_f32_tile(weight, panel, bytes + t * row_stride, row_stride, 1, y + t * y_stride, y_stride);
+        gemm_f32_tile(weight, panel, bytes + t * row_stride, row_stride, 1, y + t * y_stride, y_stride, part_stride);
 }

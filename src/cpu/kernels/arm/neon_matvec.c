@@ -1,8 +1,8 @@
 // NEON: one panel times one token, straight from the packed layout. Each format is the template below with its loader.
 #include "cpu/kernels/arm/neon.h"
 
-NEON_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint8_t *row, float *y, neon_load *load,
-                           enum scaling scaling, int zero)
+NEON_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint8_t *row, float *y, size_t part_stride,
+                           neon_load *load, enum scaling scaling, int zero)
 {
     const size_t unit_bytes = weight->format->unit_bytes;
     const struct neon_panel at = neon_panel_at(weight, panel);
@@ -22,12 +22,12 @@ NEON_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint
             partial[s][quarter] = acc[quarter];
     }
     for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
-        vst1q_f32(y + 4 * quarter, neon_tree(&partial[0][quarter], NEON_QUARTERS, weight->segments.n));
+        neon_store_sum(&partial[0][quarter], NEON_QUARTERS, weight->segments.n, y + 4 * quarter, part_stride);
 }
 
 // Block formats with F32 sources: each unit's exact values, then one chain.
 NEON_INLINE void matvec_f32_blocks(const struct packed *weight, size_t panel, const float *row, float *y,
-                                   neon_load *load, enum scaling scaling, int zero)
+                                   size_t part_stride, neon_load *load, enum scaling scaling, int zero)
 {
     const size_t unit_bytes = weight->format->unit_bytes;
     const struct neon_panel at = neon_panel_at(weight, panel);
@@ -53,22 +53,24 @@ NEON_INLINE void matvec_f32_blocks(const struct packed *weight, size_t panel, co
             partial[s][quarter] = vmulq_n_f32(acc[quarter], scales[s]);
     }
     for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
-        vst1q_f32(y + 4 * quarter, neon_tree(&partial[0][quarter], NEON_QUARTERS, weight->segments.n));
+        neon_store_sum(&partial[0][quarter], NEON_QUARTERS, weight->segments.n, y + 4 * quarter, part_stride);
 }
 
 #define MATVEC_BLOCKS(name, kind, scaling, zero)                                                                       \
-    void neon_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y)                \
+    void neon_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y,                \
+                               size_t part_stride)                                                                     \
     {                                                                                                                  \
-        matvec_q8(weight, panel, row, y, neon_load_##name, scaling, zero);                                             \
+        matvec_q8(weight, panel, row, y, part_stride, neon_load_##name, scaling, zero);                                \
     }                                                                                                                  \
-    void neon_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y)                 \
+    void neon_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,                 \
+                                size_t part_stride)                                                                    \
     {                                                                                                                  \
-        matvec_f32_blocks(weight, panel, row, y, neon_load_##name, scaling, zero);                                     \
+        matvec_f32_blocks(weight, panel, row, y, part_stride, neon_load_##name, scaling, zero);                        \
     }
 NEON_BLOCK_FORMATS(MATVEC_BLOCKS)
 
 NEON_INLINE void matvec_f32_plain(const struct packed *weight, size_t panel, const float *row, float *y,
-                                  size_t element_bytes, neon_load_plain *load)
+                                  size_t part_stride, size_t element_bytes, neon_load_plain *load)
 {
     const uint8_t *data = weight->data + panel * weight->panel_bytes;
     const float *scales = row + f32_row_scales(weight->k);
@@ -88,12 +90,13 @@ NEON_INLINE void matvec_f32_plain(const struct packed *weight, size_t panel, con
             partial[s][quarter] = vmulq_n_f32(acc[quarter], scales[s]);
     }
     for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
-        vst1q_f32(y + 4 * quarter, neon_tree(&partial[0][quarter], NEON_QUARTERS, weight->segments.n));
+        neon_store_sum(&partial[0][quarter], NEON_QUARTERS, weight->segments.n, y + 4 * quarter, part_stride);
 }
 
 #define MATVEC_PLAIN(name, kind, element_bytes)                                                                        \
-    void neon_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y)                 \
+    void neon_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,                 \
+                                size_t part_stride)                                                                    \
     {                                                                                                                  \
-        matvec_f32_plain(weight, panel, row, y, element_bytes, neon_load_##name);                                      \
+        matvec_f32_plain(weight, panel, row, y, part_stride, element_bytes, neon_load_##name);                         \
     }
 NEON_PLAIN_FORMATS(MATVEC_PLAIN)

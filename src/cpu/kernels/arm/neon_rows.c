@@ -74,6 +74,25 @@ void neon_scale(const float *x, float factor, size_t n, float *y)
     map_row(op_mul, x, NULL, factor, n, y);
 }
 
+void neon_add_scaled(const float *x, float factor, size_t n, float *y)
+{
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        vst1q_f32(y + i, vfmaq_n_f32(vld1q_f32(y + i), vld1q_f32(x + i), factor));
+    if (i < n)
+        neon_store_part(y + i, n - i, vfmaq_n_f32(neon_load_part(y + i, n - i), neon_load_part(x + i, n - i), factor));
+}
+
+void neon_add_parts(const float *parts, uint32_t n_segments, float *y)
+{
+    for (size_t quarter = 0; quarter < NEON_QUARTERS; quarter++) {
+        float32x4_t partial[MAX_SEGMENTS] = {vdupq_n_f32(0)};
+        for (uint32_t s = 0; s < n_segments; s++)
+            partial[s] = vld1q_f32(parts + s * PANEL_ROWS + 4 * quarter);
+        vst1q_f32(y + 4 * quarter, neon_tree(partial, 1, n_segments));
+    }
+}
+
 void neon_swiglu(const float *gate, const float *up, size_t n, float *y)
 {
     map_row(op_swiglu, gate, up, 0.0f, n, y);

@@ -134,6 +134,24 @@ static void add_segments(float partial[MAX_SEGMENTS][PANEL_ROWS], uint32_t n, fl
     memcpy(y, partial[0], PANEL_ROWS * sizeof(*y));
 }
 
+// The tree's result, or where part_stride is not 0 each segment's sums as they are, that many floats apart.
+static void store_sums(float partial[MAX_SEGMENTS][PANEL_ROWS], uint32_t n, float *y, size_t part_stride)
+{
+    if (part_stride == 0) {
+        add_segments(partial, n, y);
+        return;
+    }
+    for (uint32_t s = 0; s < n; s++)
+        memcpy(y + s * part_stride, partial[s], PANEL_ROWS * sizeof(*y));
+}
+
+void C_NAME(c_add_parts)(const float *parts, uint32_t n_segments, float *y)
+{
+    float partial[MAX_SEGMENTS][PANEL_ROWS] = {{0}};
+    memcpy(partial, parts, n_segments * sizeof(partial[0]));
+    add_segments(partial, n_segments, y);
+}
+
 void C_NAME(c_unpack_q8)(const struct packed *weight, size_t panel, struct unpacked_q8 *out)
 {
     const uint8_t *data = weight->data + panel * weight->panel_bytes;
@@ -143,7 +161,7 @@ void C_NAME(c_unpack_q8)(const struct packed *weight, size_t panel, struct unpac
     }
 }
 
-void C_NAME(c_matvec_q8)(const struct packed *weight, size_t panel, const uint8_t *row, float *y)
+void C_NAME(c_matvec_q8)(const struct packed *weight, size_t panel, const uint8_t *row, float *y, size_t part_stride)
 {
     const struct q8_row x = q8_row_parts(row, weight->k);
     const uint8_t *data = weight->data + panel * weight->panel_bytes;
@@ -155,11 +173,11 @@ void C_NAME(c_matvec_q8)(const struct packed *weight, size_t panel, const uint8_
             unpack_grain(weight, data, i, &grain);
             chain_grain(weight->format, &grain, x.q + 32 * i, x.d[i], x.sums + 2 * i, partial[s]);
         }
-    add_segments(partial, weight->segments.n, y);
+    store_sums(partial, weight->segments.n, y, part_stride);
 }
 
 void C_NAME(c_gemm_q8)(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
-                       size_t row_stride, size_t n, float *y, size_t y_stride)
+                       size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride)
 {
     for (size_t t = 0; t < n; t++) {
         const struct q8_row x = q8_row_parts(rows + t * row_stride, weight->k);
@@ -169,7 +187,7 @@ void C_NAME(c_gemm_q8)(const struct packed *weight, const struct unpacked_q8 *pa
                 const struct grain grain = grain_of(panel, i);
                 chain_grain(weight->format, &grain, x.q + 32 * i, x.d[i], x.sums + 2 * i, partial[s]);
             }
-        add_segments(partial, weight->segments.n, y + t * y_stride);
+        store_sums(partial, weight->segments.n, y + t * y_stride, part_stride);
     }
 }
 
@@ -240,7 +258,7 @@ static void scale_partial(float *partial, float scale)
         partial[row] *= scale;
 }
 
-void C_NAME(c_matvec_f32)(const struct packed *weight, size_t panel, const float *row, float *y)
+void C_NAME(c_matvec_f32)(const struct packed *weight, size_t panel, const float *row, float *y, size_t part_stride)
 {
     const float *scales = row + f32_row_scales(weight->k);
     float partial[MAX_SEGMENTS][PANEL_ROWS] = {{0}};
@@ -255,11 +273,11 @@ void C_NAME(c_matvec_f32)(const struct packed *weight, size_t panel, const float
         }
         scale_partial(partial[s], scales[s]);
     }
-    add_segments(partial, weight->segments.n, y);
+    store_sums(partial, weight->segments.n, y, part_stride);
 }
 
 void C_NAME(c_gemm_f32)(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,
-                        float *y, size_t y_stride)
+                        float *y, size_t y_stride, size_t part_stride)
 {
     for (size_t t = 0; t < n; t++) {
         const float *row = (const float *)(const void *)((const char *)rows + t * row_stride);
@@ -271,6 +289,6 @@ void C_NAME(c_gemm_f32)(const struct packed *weight, const float *panel, const f
             chain_f32(panel + begin * PANEL_ROWS, row + begin, end - begin, partial[s]);
             scale_partial(partial[s], scales[s]);
         }
-        add_segments(partial, weight->segments.n, y + t * y_stride);
+        store_sums(partial, weight->segments.n, y + t * y_stride, part_stride);
     }
 }

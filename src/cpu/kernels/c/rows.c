@@ -31,6 +31,12 @@ void C_NAME(c_scale)(const float *x, float factor, size_t n, float *y)
         y[i] = x[i] * factor;
 }
 
+void C_NAME(c_add_scaled)(const float *x, float factor, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = fmaf(factor, x[i], y[i]);
+}
+
 void C_NAME(c_swiglu)(const float *gate, const float *up, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i++)

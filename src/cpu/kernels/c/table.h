@@ -12,19 +12,21 @@
 void C_NAME(c_quantize_q8)(const float *x, size_t k, uint8_t *row);
 void C_NAME(c_round_f16)(const float *x, size_t k, const struct segments *segments, float *row);
 
-void C_NAME(c_matvec_q8)(const struct packed *weight, size_t panel, const uint8_t *row, float *y);
-void C_NAME(c_matvec_f32)(const struct packed *weight, size_t panel, const float *row, float *y);
+void C_NAME(c_matvec_q8)(const struct packed *weight, size_t panel, const uint8_t *row, float *y, size_t part_stride);
+void C_NAME(c_matvec_f32)(const struct packed *weight, size_t panel, const float *row, float *y, size_t part_stride);
 void C_NAME(c_unpack_q8)(const struct packed *weight, size_t panel, struct unpacked_q8 *out);
 void C_NAME(c_unpack_f32)(const struct packed *weight, size_t panel, float *out);
 void C_NAME(c_gemm_q8)(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
-                       size_t row_stride, size_t n, float *y, size_t y_stride);
+                       size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride);
 void C_NAME(c_gemm_f32)(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,
-                        float *y, size_t y_stride);
+                        float *y, size_t y_stride, size_t part_stride);
+void C_NAME(c_add_parts)(const float *parts, uint32_t n_segments, float *y);
 
 void C_NAME(c_rms_norm)(const float *x, const float *weight, size_t n, float epsilon, float *y);
 void C_NAME(c_add)(const float *a, const float *b, size_t n, float *y);
 void C_NAME(c_mul)(const float *a, const float *b, size_t n, float *y);
 void C_NAME(c_scale)(const float *x, float factor, size_t n, float *y);
+void C_NAME(c_add_scaled)(const float *x, float factor, size_t n, float *y);
 void C_NAME(c_swiglu)(const float *gate, const float *up, size_t n, float *y);
 void C_NAME(c_geglu)(const float *gate, const float *up, size_t n, float *y);
 void C_NAME(c_exp_minus)(const float *x, float max, size_t n, float *y);

@@ -351,23 +351,37 @@ AVX2_INLINE __m256 avx2_tree(__m256 *partial, size_t stride, uint32_t n)
     return partial[0];
 }
 
+// Writes 8 outputs: the tree over the segments, or where part_stride is not 0 each segment as it is, that far apart.
+AVX2_INLINE void avx2_store_sum(__m256 *partial, size_t stride, uint32_t n, float *y, size_t part_stride)
+{
+    if (part_stride == 0) {
+        _mm256_storeu_ps(y, avx2_tree(partial, stride, n));
+        return;
+    }
+    for (uint32_t s = 0; s < n; s++)
+        _mm256_storeu_ps(y + s * part_stride, partial[s * stride]);
+}
+
 // ---- the kernels, by file; avx2_table.c puts them in the table ----
 
 #define AVX2_DECLARE_BLOCK(name, kind, scaling, run, zero_log2)                                                        \
-    void avx2_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y);               \
-    void avx2_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y);                \
+    void avx2_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y,                \
+                               size_t part_stride);                                                                    \
+    void avx2_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,                 \
+                                size_t part_stride);                                                                   \
     void avx2_unpack_q8_##name(const struct packed *weight, size_t panel, struct unpacked_q8 *out);                    \
     void avx2_unpack_f32_##name(const struct packed *weight, size_t panel, float *out);
 AVX2_BLOCK_FORMATS(AVX2_DECLARE_BLOCK)
 #define AVX2_DECLARE_PLAIN(name, kind, element_bytes)                                                                  \
-    void avx2_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y);                \
+    void avx2_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,                 \
+                                size_t part_stride);                                                                   \
     void avx2_unpack_f32_##name(const struct packed *weight, size_t panel, float *out);
 AVX2_PLAIN_FORMATS(AVX2_DECLARE_PLAIN)
 
 void avx2_gemm_q8(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows, size_t row_stride,
-                  size_t n, float *y, size_t y_stride);
+                  size_t n, float *y, size_t y_stride, size_t part_stride);
 void avx2_gemm_f32(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,
-                   float *y, size_t y_stride);
+                   float *y, size_t y_stride, size_t part_stride);
 
 void avx2_quantize_q8(const float *x, size_t k, uint8_t *row);
 void avx2_round_f16(const float *x, size_t k, const struct segments *segments, float *row);
@@ -375,6 +389,8 @@ void avx2_rms_norm(const float *x, const float *weight, size_t n, float epsilon,
 void avx2_add(const float *a, const float *b, size_t n, float *y);
 void avx2_mul(const float *a, const float *b, size_t n, float *y);
 void avx2_scale(const float *x, float factor, size_t n, float *y);
+void avx2_add_scaled(const float *x, float factor, size_t n, float *y);
+void avx2_add_parts(const float *parts, uint32_t n_segments, float *y);
 void avx2_swiglu(const float *gate, const float *up, size_t n, float *y);
 void avx2_geglu(const float *gate, const float *up, size_t n, float *y);
 void avx2_exp_minus(const float *x, float max, size_t n, float *y);

@@ -84,8 +84,8 @@ AVX2_INLINE void tile_accumulate(const struct unpacked_q8 *panel, size_t grain, 
 }
 
 AVX2_INLINE void gemm_tile(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
-                           size_t row_stride, int tile, float *y, size_t y_stride, enum scaling scaling, int run,
-                           int zero_log2)
+                           size_t row_stride, int tile, float *y, size_t y_stride, size_t part_stride,
+                           enum scaling scaling, int run, int zero_log2)
 {
     struct source sources[TILE_Q8];
     __m256 partial[MAX_SEGMENTS][TILE_Q8][2];
@@ -114,32 +114,32 @@ AVX2_INLINE void gemm_tile(const struct packed *weight, const struct unpacked_q8
     for (int t = 0; t < tile; t++)
         AVX2_UNROLL
     for (int half = 0; half < 2; half++)
-        _mm256_storeu_ps(y + (size_t)t * y_stride + 8 * half,
-                         avx2_tree(&partial[0][t][half], 2 * TILE_Q8, weight->segments.n));
+        avx2_store_sum(&partial[0][t][half], 2 * TILE_Q8, weight->segments.n, y + (size_t)t * y_stride + 8 * half,
+                       part_stride);
 }
 
 AVX2_INLINE void gemm_q8(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
-                         size_t row_stride, size_t n, float *y, size_t y_stride, enum scaling scaling, int run,
-                         int zero_log2)
+                         size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride,
+                         enum scaling scaling, int run, int zero_log2)
 {
     size_t t = 0;
     for (; t + TILE_Q8 <= n; t += TILE_Q8)
-        gemm_tile(weight, panel, rows + t * row_stride, row_stride, TILE_Q8, y + t * y_stride, y_stride, scaling, run,
-                  zero_log2);
+        gemm_tile(weight, panel, rows + t * row_stride, row_stride, TILE_Q8, y + t * y_stride, y_stride, part_stride,
+                  scaling, run, zero_log2);
     for (; t < n; t++)
-        gemm_tile(weight, panel, rows + t * row_stride, row_stride, 1, y + t * y_stride, y_stride, scaling, run,
-                  zero_log2);
+        gemm_tile(weight, panel, rows + t * row_stride, row_stride, 1, y + t * y_stride, y_stride, part_stride, scaling,
+                  run, zero_log2);
 }
 
 typedef void gemm_function(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
-                           size_t row_stride, size_t n, float *y, size_t y_stride);
+                           size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride);
 
 // How long a run may be depends on the format's bits, so there is an instance a format.
 #define GEMM_Q8(name, kind, scaling, run, zero_log2)                                                                   \
     static void gemm_q8_##name(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,      \
-                               size_t row_stride, size_t n, float *y, size_t y_stride)                                 \
+                               size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride)             \
     {                                                                                                                  \
-        gemm_q8(weight, panel, rows, row_stride, n, y, y_stride, scaling, run, zero_log2);                             \
+        gemm_q8(weight, panel, rows, row_stride, n, y, y_stride, part_stride, scaling, run, zero_log2);                \
     }
 AVX2_BLOCK_FORMATS(GEMM_Q8)
 
@@ -147,15 +147,15 @@ AVX2_BLOCK_FORMATS(GEMM_Q8)
 static gemm_function *const gemm_of_kind[PACKED_COUNT] = {AVX2_BLOCK_FORMATS(GEMM_ENTRY)};
 
 void avx2_gemm_q8(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows, size_t row_stride,
-                  size_t n, float *y, size_t y_stride)
+                  size_t n, float *y, size_t y_stride, size_t part_stride)
 {
-    gemm_of_kind[weight->format->kind](weight, panel, rows, row_stride, n, y, y_stride);
+    gemm_of_kind[weight->format->kind](weight, panel, rows, row_stride, n, y, y_stride, part_stride);
 }
 
 // ---- F32 ----
 
 AVX2_INLINE void gemm_f32_tile(const struct packed *weight, const float *panel, const uint8_t *rows, size_t row_stride,
-                               int tile, float *y, size_t y_stride)
+                               int tile, float *y, size_t y_stride, size_t part_stride)
 {
     __m256 partial[MAX_SEGMENTS][TILE_F32][2];
     const float *x[TILE_F32];
@@ -189,19 +189,20 @@ AVX2_INLINE void gemm_f32_tile(const struct packed *weight, const float *panel, 
     for (int t = 0; t < tile; t++)
         AVX2_UNROLL
     for (int half = 0; half < 2; half++)
-        _mm256_storeu_ps(y + (size_t)t * y_stride + 8 * half,
-                         avx2_tree(&partial[0][t][half], 2 * TILE_F32, weight->segments.n));
+        avx2_store_sum(&partial[0][t][half], 2 * TILE_F32, weight->segments.n, y + (size_t)t * y_stride + 8 * half,
+                       part_stride);
 }
 
 void avx2_gemm_f32(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,
-                   float *y, size_t y_stride)
+                   float *y, size_t y_stride, size_t part_stride)
 {
     const uint8_t *bytes = (const uint8_t *)rows;
     size_t t = 0;
     for (; t + TILE_F32 <= n; t += TILE_F32)
-        gemm_f32_tile(weight, panel, bytes + t * row_stride, row_stride, TILE_F32, y + t * y_stride, y_stride);
+        gemm_f32_tile(weight, panel, bytes + t * row_stride, row_stride, TILE_F32, y + t * y_stride, y_stride,
+                      part_stride);
     for (; t + 2 <= n; t += 2)
-        gemm_f32_tile(weight, panel, bytes + t * row_stride, row_stride, 2, y + t * y_stride, y_stride);
+        gemm_f32_tile(weight, panel, bytes + t * row_stride, row_stride, 2, y + t * y_stride, y_stride, part_stride);
     for (; t < n; t++)
-        gemm_f32_tile(weight, panel, bytes + t * row_stride, row_stride, 1, y + t * y_stride, y_stride);
+        gemm_f32_tile(weight, panel, bytes + t * row_stride, row_stride, 1, y + t * y_stride, y_stride, part_stride);
 }

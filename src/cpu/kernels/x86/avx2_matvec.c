@@ -22,8 +22,8 @@ AVX2_INLINE __m256i block_sum(const struct avx2_unit *unit, const int8_t *x, __m
     return total;
 }
 
-AVX2_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint8_t *row, float *y, avx2_load *load,
-                           enum scaling scaling, int run, int zero_log2)
+AVX2_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint8_t *row, float *y, size_t part_stride,
+                           avx2_load *load, enum scaling scaling, int run, int zero_log2)
 {
     const size_t k = weight->k;
     const size_t unit_bytes = weight->format->unit_bytes;
@@ -49,14 +49,15 @@ AVX2_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint
         partial[s][0] = acc[0];
         partial[s][1] = acc[1];
     }
-    _mm256_storeu_ps(y, avx2_tree(&partial[0][0], 2, weight->segments.n));
-    _mm256_storeu_ps(y + 8, avx2_tree(&partial[0][1], 2, weight->segments.n));
+    avx2_store_sum(&partial[0][0], 2, weight->segments.n, y, part_stride);
+    avx2_store_sum(&partial[0][1], 2, weight->segments.n, y + 8, part_stride);
 }
 
 #define MATVEC_Q8(name, kind, scaling, run, zero_log2)                                                                 \
-    void avx2_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y)                \
+    void avx2_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y,                \
+                               size_t part_stride)                                                                     \
     {                                                                                                                  \
-        matvec_q8(weight, panel, row, y, avx2_load_##name, scaling, run, zero_log2);                                   \
+        matvec_q8(weight, panel, row, y, part_stride, avx2_load_##name, scaling, run, zero_log2);                      \
     }
 AVX2_BLOCK_FORMATS(MATVEC_Q8)
 
@@ -64,7 +65,7 @@ AVX2_BLOCK_FORMATS(MATVEC_Q8)
 
 // Block formats: each unit's exact values, then one chain.
 AVX2_INLINE void matvec_f32_blocks(const struct packed *weight, size_t panel, const float *row, float *y,
-                                   avx2_load *load, enum scaling scaling, int zero_log2)
+                                   size_t part_stride, avx2_load *load, enum scaling scaling, int zero_log2)
 {
     const size_t unit_bytes = weight->format->unit_bytes;
     const struct avx2_panel at = avx2_panel_at(weight, panel);
@@ -91,14 +92,15 @@ AVX2_INLINE void matvec_f32_blocks(const struct packed *weight, size_t panel, co
         partial[s][0] = _mm256_mul_ps(acc[0], scale);
         partial[s][1] = _mm256_mul_ps(acc[1], scale);
     }
-    _mm256_storeu_ps(y, avx2_tree(&partial[0][0], 2, weight->segments.n));
-    _mm256_storeu_ps(y + 8, avx2_tree(&partial[0][1], 2, weight->segments.n));
+    avx2_store_sum(&partial[0][0], 2, weight->segments.n, y, part_stride);
+    avx2_store_sum(&partial[0][1], 2, weight->segments.n, y + 8, part_stride);
 }
 
 #define MATVEC_F32_BLOCKS(name, kind, scaling, run, zero_log2)                                                         \
-    void avx2_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y)                 \
+    void avx2_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,                 \
+                                size_t part_stride)                                                                    \
     {                                                                                                                  \
-        matvec_f32_blocks(weight, panel, row, y, avx2_load_##name, scaling, zero_log2);                                \
+        matvec_f32_blocks(weight, panel, row, y, part_stride, avx2_load_##name, scaling, zero_log2);                   \
     }
 AVX2_BLOCK_FORMATS(MATVEC_F32_BLOCKS)
 
@@ -137,7 +139,7 @@ AVX2_INLINE void plain_segments(const uint8_t *data, const float *x, size_t elem
 }
 
 AVX2_INLINE void matvec_f32_plain(const struct packed *weight, size_t panel, const float *row, float *y,
-                                  size_t element_bytes, avx2_load_plain *load)
+                                  size_t part_stride, size_t element_bytes, avx2_load_plain *load)
 {
     const uint8_t *data = weight->data + panel * weight->panel_bytes;
     const float *scales = row + f32_row_scales(weight->k);
@@ -157,13 +159,14 @@ AVX2_INLINE void matvec_f32_plain(const struct packed *weight, size_t panel, con
                 partial[2 * (s + i) + half] =
                     _mm256_mul_ps(partial[2 * (s + i) + half], _mm256_broadcast_ss(scales + s + i));
     }
-    _mm256_storeu_ps(y, avx2_tree(partial, 2, n));
-    _mm256_storeu_ps(y + 8, avx2_tree(partial + 1, 2, n));
+    avx2_store_sum(partial, 2, n, y, part_stride);
+    avx2_store_sum(partial + 1, 2, n, y + 8, part_stride);
 }
 
 #define MATVEC_F32_PLAIN(name, kind, element_bytes)                                                                    \
-    void avx2_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y)                 \
+    void avx2_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,                 \
+                                size_t part_stride)                                                                    \
     {                                                                                                                  \
-        matvec_f32_plain(weight, panel, row, y, element_bytes, avx2_load_##name);                                      \
+        matvec_f32_plain(weight, panel, row, y, part_stride, element_bytes, avx2_load_##name);                         \
     }
 AVX2_PLAIN_FORMATS(MATVEC_F32_PLAIN)

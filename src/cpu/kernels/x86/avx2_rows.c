@@ -85,6 +85,26 @@ void avx2_scale(const float *x, float factor, size_t n, float *y)
     map_row(op_mul, x, NULL, factor, n, y);
 }
 
+void avx2_add_scaled(const float *x, float factor, size_t n, float *y)
+{
+    const __m256 by = avx2_set(factor);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i, _mm256_fmadd_ps(by, _mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i)));
+    if (i < n)
+        avx2_store_part(y + i, n - i, _mm256_fmadd_ps(by, avx2_load_part(x + i, n - i), avx2_load_part(y + i, n - i)));
+}
+
+void avx2_add_parts(const float *parts, uint32_t n_segments, float *y)
+{
+    for (int half = 0; half < 2; half++) {
+        __m256 partial[MAX_SEGMENTS] = {_mm256_setzero_ps()};
+        for (uint32_t s = 0; s < n_segments; s++)
+            partial[s] = _mm256_loadu_ps(parts + s * PANEL_ROWS + 8 * half);
+        _mm256_storeu_ps(y + 8 * half, avx2_tree(partial, 1, n_segments));
+    }
+}
+
 void avx2_swiglu(const float *gate, const float *up, size_t n, float *y)
 {
     map_row(op_swiglu, gate, up, 0.0f, n, y);

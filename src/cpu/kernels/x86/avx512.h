@@ -93,4 +93,15 @@ static ALWAYS_INLINE __m512 avx512_tree(__m512 *partial, uint32_t n, size_t stri
     return partial[0];
 }
 
+// Writes 16 outputs: the tree over the n segments, or where part_stride is not 0 each segment as it is, that far apart.
+static ALWAYS_INLINE void avx512_store_sum(__m512 *partial, uint32_t n, size_t stride, float *y, size_t part_stride)
+{
+    if (part_stride == 0) {
+        _mm512_storeu_ps(y, avx512_tree(partial, n, stride));
+        return;
+    }
+    for (uint32_t s = 0; s < n; s++)
+        _mm512_storeu_ps(y + s * part_stride, partial[s * stride]);
+}
+
 #endif

@@ -203,10 +203,10 @@ static ALWAYS_INLINE void dot_prefetch(const uint8_t *unit, size_t unit_bytes)
     }
 }
 
-// y[t * y_stride + 0 … 15] for count tokens, count a constant.
+// y[t * y_stride + 0 … 15] for count tokens, count a constant; the segments apart where part_stride is not 0.
 static ALWAYS_INLINE void dot_tile(const struct dot_weight *weight, enum scaling scaling, int zero, size_t count,
                                    const struct segments *segments, size_t k, const uint8_t *rows, size_t row_stride,
-                                   float *y, size_t y_stride)
+                                   float *y, size_t y_stride, size_t part_stride)
 {
     struct dot_token tokens[DOT_TOKENS];
     __m512 partial[MAX_SEGMENTS][DOT_TOKENS];
@@ -242,7 +242,7 @@ static ALWAYS_INLINE void dot_tile(const struct dot_weight *weight, enum scaling
             partial[s][t] = acc[t];
     }
     for (size_t t = 0; t < count; t++)
-        _mm512_storeu_ps(y + t * y_stride, avx512_tree(&partial[0][t], segments->n, DOT_TOKENS));
+        avx512_store_sum(&partial[0][t], segments->n, DOT_TOKENS, y + t * y_stride, part_stride);
 }
 
 #endif

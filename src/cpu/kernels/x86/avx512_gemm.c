@@ -11,22 +11,24 @@ static ALWAYS_INLINE __m512i unpacked_group(const uint8_t *unit, int group)
 // ---- gemm_q8: a function a scaling and tile size ----
 
 typedef void q8_tile(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
-                     size_t row_stride, float *y, size_t y_stride);
+                     size_t row_stride, float *y, size_t y_stride, size_t part_stride);
 
 static ALWAYS_INLINE void q8_tile_of(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
-                                     size_t row_stride, float *y, size_t y_stride, enum scaling scaling, size_t count)
+                                     size_t row_stride, float *y, size_t y_stride, size_t part_stride,
+                                     enum scaling scaling, size_t count)
 {
     struct dot_weight source = {.group = unpacked_group, .unpacked = panel, .units = panel->q, .unit_bytes = 8 * 64};
     // The zero point differs between formats of one scaling, so here it is a variable.
-    dot_tile(&source, scaling, weight->format->zero, count, &weight->segments, weight->k, rows, row_stride, y,
-             y_stride);
+    dot_tile(&source, scaling, weight->format->zero, count, &weight->segments, weight->k, rows, row_stride, y, y_stride,
+             part_stride);
 }
 
 #define TILE(scaling, count)                                                                                           \
     static void tile_##scaling##_##count(const struct packed *weight, const struct unpacked_q8 *panel,                 \
-                                         const uint8_t *rows, size_t row_stride, float *y, size_t y_stride)            \
+                                         const uint8_t *rows, size_t row_stride, float *y, size_t y_stride,            \
+                                         size_t part_stride)                                                           \
     {                                                                                                                  \
-        q8_tile_of(weight, panel, rows, row_stride, y, y_stride, scaling, count);                                      \
+        q8_tile_of(weight, panel, rows, row_stride, y, y_stride, part_stride, scaling, count);                         \
     }
 #define TILES_8(X, ...)                                                                                                \
     X(__VA_ARGS__, 1)                                                                                                  \
@@ -41,12 +43,12 @@ TILES_8(TILE, SCALING_MIN16)
 #undef TILE
 
 static ALWAYS_INLINE void gemm_q8(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
-                                  size_t row_stride, size_t n, float *y, size_t y_stride, q8_tile *const *tiles,
-                                  size_t most)
+                                  size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride,
+                                  q8_tile *const *tiles, size_t most)
 {
     while (n) {
         size_t count = avx512_tile_size(n, most);
-        tiles[count - 1](weight, panel, rows, row_stride, y, y_stride);
+        tiles[count - 1](weight, panel, rows, row_stride, y, y_stride, part_stride);
         rows += count * row_stride;
         y += count * y_stride;
         n -= count;
@@ -56,10 +58,10 @@ static ALWAYS_INLINE void gemm_q8(const struct packed *weight, const struct unpa
 #define ENTRY(scaling, count) tile_##scaling##_##count,
 #define GEMM(scaling, tiles_of, most)                                                                                  \
     void avx512_gemm_q8_##scaling(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,   \
-                                  size_t row_stride, size_t n, float *y, size_t y_stride)                              \
+                                  size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride)          \
     {                                                                                                                  \
         static q8_tile *const tiles[] = {tiles_of(ENTRY, scaling)};                                                    \
-        gemm_q8(weight, panel, rows, row_stride, n, y, y_stride, tiles, most);                                         \
+        gemm_q8(weight, panel, rows, row_stride, n, y, y_stride, part_stride, tiles, most);                            \
     }
 GEMM(SCALING_32, TILES_12, DOT_TOKENS)
 GEMM(SCALING_MIN32, TILES_12, DOT_TOKENS)
@@ -69,7 +71,7 @@ GEMM(SCALING_MIN16, TILES_8, DOT_HALF_TOKENS)
 // ---- gemm_f32 ----
 
 typedef void f32_tile(const struct packed *weight, const float *panel, const uint8_t *rows, size_t row_stride, float *y,
-                      size_t y_stride);
+                      size_t y_stride, size_t part_stride);
 
 static ALWAYS_INLINE float read_float(const uint8_t *bytes)
 {
@@ -79,7 +81,7 @@ static ALWAYS_INLINE float read_float(const uint8_t *bytes)
 }
 
 static ALWAYS_INLINE void f32_tile_of(const struct packed *weight, const float *panel, const uint8_t *rows,
-                                      size_t row_stride, float *y, size_t y_stride, size_t count)
+                                      size_t row_stride, float *y, size_t y_stride, size_t part_stride, size_t count)
 {
     const struct segments *segments = &weight->segments;
     __m512 partial[MAX_SEGMENTS][DOT_TOKENS];
@@ -102,27 +104,27 @@ static ALWAYS_INLINE void f32_tile_of(const struct packed *weight, const float *
             partial[s][t] = _mm512_mul_ps(acc[t], _mm512_set1_ps(read_float(scale + t * row_stride)));
     }
     for (size_t t = 0; t < count; t++)
-        _mm512_storeu_ps(y + t * y_stride, avx512_tree(&partial[0][t], segments->n, DOT_TOKENS));
+        avx512_store_sum(&partial[0][t], segments->n, DOT_TOKENS, y + t * y_stride, part_stride);
 }
 
 #define TILE(prefix, count)                                                                                            \
     static void prefix##_##count(const struct packed *weight, const float *panel, const uint8_t *rows,                 \
-                                 size_t row_stride, float *y, size_t y_stride)                                         \
+                                 size_t row_stride, float *y, size_t y_stride, size_t part_stride)                     \
     {                                                                                                                  \
-        f32_tile_of(weight, panel, rows, row_stride, y, y_stride, count);                                              \
+        f32_tile_of(weight, panel, rows, row_stride, y, y_stride, part_stride, count);                                 \
     }
 TILES_12(TILE, f32_tile)
 #undef TILE
 
 void avx512_gemm_f32(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,
-                     float *y, size_t y_stride)
+                     float *y, size_t y_stride, size_t part_stride)
 {
 #define ENTRY_F32(prefix, count) prefix##_##count,
     static f32_tile *const tiles[] = {TILES_12(ENTRY_F32, f32_tile)};
     const uint8_t *bytes = (const uint8_t *)rows;
     while (n) {
         size_t count = avx512_tile_size(n, DOT_TOKENS);
-        tiles[count - 1](weight, panel, bytes, row_stride, y, y_stride);
+        tiles[count - 1](weight, panel, bytes, row_stride, y, y_stride, part_stride);
         bytes += count * row_stride;
         y += count * y_stride;
         n -= count;

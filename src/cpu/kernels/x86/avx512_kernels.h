@@ -24,10 +24,12 @@ void avx512_quantize_q8(const float *x, size_t k, uint8_t *row);
 void avx512_round_f16(const float *x, size_t k, const struct segments *segments, float *row);
 
 #define DECLARE_F32(NAME, name, ...)                                                                                   \
-    void avx512_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y);              \
+    void avx512_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,               \
+                                  size_t part_stride);                                                                 \
     void avx512_unpack_f32_##name(const struct packed *weight, size_t panel, float *out);
 #define DECLARE_Q8(NAME, name, ...)                                                                                    \
-    void avx512_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y);             \
+    void avx512_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y,              \
+                                 size_t part_stride);                                                                  \
     void avx512_unpack_q8_##name(const struct packed *weight, size_t panel, struct unpacked_q8 *out);
 AVX512_PLAIN_FORMATS(DECLARE_F32)
 AVX512_BLOCK_FORMATS(DECLARE_F32)
@@ -37,19 +39,21 @@ AVX512_BLOCK_FORMATS(DECLARE_Q8)
 
 #define DECLARE_GEMM(scaling)                                                                                          \
     void avx512_gemm_q8_##scaling(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,   \
-                                  size_t row_stride, size_t n, float *y, size_t y_stride);
+                                  size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride);
 DECLARE_GEMM(SCALING_32)
 DECLARE_GEMM(SCALING_MIN32)
 DECLARE_GEMM(SCALING_16)
 DECLARE_GEMM(SCALING_MIN16)
 #undef DECLARE_GEMM
 void avx512_gemm_f32(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,
-                     float *y, size_t y_stride);
+                     float *y, size_t y_stride, size_t part_stride);
 
 void avx512_rms_norm(const float *x, const float *weight, size_t n, float epsilon, float *y);
 void avx512_add(const float *a, const float *b, size_t n, float *y);
 void avx512_mul(const float *a, const float *b, size_t n, float *y);
 void avx512_scale(const float *x, float factor, size_t n, float *y);
+void avx512_add_scaled(const float *x, float factor, size_t n, float *y);
+void avx512_add_parts(const float *parts, uint32_t n_segments, float *y);
 void avx512_swiglu(const float *gate, const float *up, size_t n, float *y);
 void avx512_geglu(const float *gate, const float *up, size_t n, float *y);
 void avx512_exp_minus(const float *x, float max, size_t n, float *y);

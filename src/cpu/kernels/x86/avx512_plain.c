@@ -69,13 +69,14 @@ static ALWAYS_INLINE __m512 decode_value(const struct grain_decoder *decoder, __
 
 // ---- matvec_f32 ----
 
-// The sum of a token's segments: partial sums by the powers of two that the source was divided by, then the tree.
-static ALWAYS_INLINE void finish_token(const struct packed *weight, const float *row, __m512 *acc, float *y)
+// The sums of a token's segments: by the powers of two that the source was divided by, then the tree or as they are.
+static ALWAYS_INLINE void finish_token(const struct packed *weight, const float *row, __m512 *acc, float *y,
+                                       size_t part_stride)
 {
     const float *scales = row + f32_row_scales(weight->k);
     for (uint32_t s = 0; s < weight->segments.n; s++)
         acc[s] = _mm512_mul_ps(acc[s], _mm512_set1_ps(scales[s]));
-    _mm512_storeu_ps(y, avx512_tree(acc, weight->segments.n, 1));
+    avx512_store_sum(acc, weight->segments.n, 1, y, part_stride);
 }
 
 static ALWAYS_INLINE uint32_t longest_segment(const struct segments *segments)
@@ -88,7 +89,7 @@ static ALWAYS_INLINE uint32_t longest_segment(const struct segments *segments)
 }
 
 static ALWAYS_INLINE void matvec_plain(const struct packed *weight, size_t panel, const float *row, float *y,
-                                       plain_load *load, size_t unit_bytes)
+                                       size_t part_stride, plain_load *load, size_t unit_bytes)
 {
     const struct segments *segments = &weight->segments;
     const uint8_t *data = weight->data + panel * weight->panel_bytes;
@@ -117,12 +118,13 @@ static ALWAYS_INLINE void matvec_plain(const struct packed *weight, size_t panel
             acc[s] = sum;
         }
     }
-    finish_token(weight, row, acc, y);
+    finish_token(weight, row, acc, y, part_stride);
 }
 
 static ALWAYS_INLINE void matvec_blocks(const struct packed *weight, size_t panel, const float *row, float *y,
-                                        grain_group *group, grain_read_scales *read_scales, enum scaling scaling,
-                                        int zero, size_t unit_bytes, size_t super_units, size_t super_bytes)
+                                        size_t part_stride, grain_group *group, grain_read_scales *read_scales,
+                                        enum scaling scaling, int zero, size_t unit_bytes, size_t super_units,
+                                        size_t super_bytes)
 {
     const struct segments *segments = &weight->segments;
     const uint8_t *data = weight->data + panel * weight->panel_bytes;
@@ -150,7 +152,7 @@ static ALWAYS_INLINE void matvec_blocks(const struct packed *weight, size_t pane
             acc[s] = sum;
         }
     }
-    finish_token(weight, row, acc, y);
+    finish_token(weight, row, acc, y, part_stride);
 }
 
 // ---- unpack_f32 ----
@@ -182,19 +184,21 @@ static ALWAYS_INLINE void unpack_blocks(const struct packed *weight, size_t pane
 }
 
 #define PLAIN(NAME, name, unit_bytes)                                                                                  \
-    void avx512_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y)               \
+    void avx512_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,               \
+                                  size_t part_stride)                                                                  \
     {                                                                                                                  \
-        matvec_plain(weight, panel, row, y, load_##name, unit_bytes);                                                  \
+        matvec_plain(weight, panel, row, y, part_stride, load_##name, unit_bytes);                                     \
     }                                                                                                                  \
     void avx512_unpack_f32_##name(const struct packed *weight, size_t panel, float *out)                               \
     {                                                                                                                  \
         unpack_plain(weight, panel, out, load_##name);                                                                 \
     }
 #define BLOCKS(NAME, name, scaling, zero, unit_bytes, super_units, super_bytes, read_scales)                           \
-    void avx512_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y)               \
+    void avx512_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,               \
+                                  size_t part_stride)                                                                  \
     {                                                                                                                  \
-        matvec_blocks(weight, panel, row, y, name##_group, read_scales, scaling, zero, unit_bytes, super_units,        \
-                      super_bytes);                                                                                    \
+        matvec_blocks(weight, panel, row, y, part_stride, name##_group, read_scales, scaling, zero, unit_bytes,        \
+                      super_units, super_bytes);                                                                       \
     }                                                                                                                  \
     void avx512_unpack_f32_##name(const struct packed *weight, size_t panel, float *out)                               \
     {                                                                                                                  \

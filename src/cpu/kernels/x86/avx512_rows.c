@@ -77,6 +77,24 @@ void avx512_scale(const float *x, float factor, size_t n, float *y)
     map_row(op_mul, x, NULL, factor, n, y);
 }
 
+void avx512_add_scaled(const float *x, float factor, size_t n, float *y)
+{
+    const __m512 by = _mm512_set1_ps(factor);
+    for (size_t i = 0; i < n; i += 16) {
+        const __mmask16 mask = avx512_mask_16(n - i);
+        const __m512 sum = _mm512_maskz_loadu_ps(mask, y + i);
+        _mm512_mask_storeu_ps(y + i, mask, _mm512_fmadd_ps(by, _mm512_maskz_loadu_ps(mask, x + i), sum));
+    }
+}
+
+void avx512_add_parts(const float *parts, uint32_t n_segments, float *y)
+{
+    __m512 partial[MAX_SEGMENTS] = {_mm512_setzero_ps()};
+    for (uint32_t s = 0; s < n_segments; s++)
+        partial[s] = _mm512_loadu_ps(parts + s * PANEL_ROWS);
+    _mm512_storeu_ps(y, avx512_tree(partial, n_segments, 1));
+}
+
 void avx512_swiglu(const float *gate, const float *up, size_t n, float *y)
 {
     map_row(op_swiglu, gate, up, 0.0f, n, y);
