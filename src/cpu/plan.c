@@ -2,6 +2,7 @@
 #include "cpu/plan.h"
 
 #include "base/checked.h"
+#include "tensor/op.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +56,7 @@ static void use_slot(const struct plan *plan, struct slot *slot)
 
 static void use_value(struct plan *plan, const struct tensor *tensor)
 {
-    if (tensor->rows != ROWS_NONE)
+    if (tensor != NULL && tensor->rows != ROWS_NONE)
         use_slot(plan, &plan->slots[tensor->index]);
 }
 
@@ -200,8 +201,16 @@ static enum status plan_attention(struct plan *plan, const struct node *node, st
     return STATUS_OK;
 }
 
+// Until each has its step.
+static bool is_planned(enum op op)
+{
+    return op <= OP_SELECT_ROWS;
+}
+
 static enum status plan_node(struct plan *plan, const struct node *node, struct error *error)
 {
+    if (!is_planned(node->op))
+        return error_set(error, STATUS_UNSUPPORTED, "the CPU cannot do the op '%s' yet", op_get(node->op)->name);
     if (node->op == OP_MATMUL)
         return plan_matmul(plan, node, error);
     if (node->op == OP_ATTENTION)

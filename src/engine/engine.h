@@ -72,11 +72,14 @@ struct origin {
 // model.c
 enum status model_tokenizer(struct mote_model *model, const struct tokenizer **tokenizer, struct error *error);
 
+enum { MAX_PRECISION_RULES = 64 };
+
 // engine_create.c: parameters with all defaults filled in.
 struct engine_settings {
     size_t n_threads, n_context, n_batch, n_sessions, n_logits;
     enum kv_dtype kv;
-    bool f32;
+    struct precision_rule rules[MAX_PRECISION_RULES];
+    size_t n_rules;
     const char *isa;
 };
 enum status engine_settle(const struct mote_model *model, const mote_engine_params *params,

@@ -44,7 +44,10 @@ enum status engine_settle(const struct mote_model *model, const mote_engine_para
                          MAX_THREADS, MAX_CONTEXT, MAX_BATCH, MAX_BATCH);
     size_t trained = mote_model_n_context(model);
     size_t context = trained != 0 && trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
-    settings->f32 = params->precision == MOTE_PRECISION_F32;
+    bool f32 = params->precision == MOTE_PRECISION_F32;
+    settings->n_rules = 0;
+    if (f32)
+        settings->rules[settings->n_rules++] = (struct precision_rule){.kind = "", .precision = PRECISION_F32};
     settings->n_threads = value_or(params->n_threads, threads_available());
     settings->n_context = value_or(params->n_context, context);
     settings->n_batch = value_or(params->n_batch, DEFAULT_BATCH);
@@ -52,7 +55,7 @@ enum status engine_settle(const struct mote_model *model, const mote_engine_para
     settings->n_logits = value_or(params->n_logits, DEFAULT_LOGITS);
     if (settings->n_logits > settings->n_batch)
         settings->n_logits = settings->n_batch;
-    settings->kv = params->kv != MOTE_KV_DEFAULT ? kinds[params->kv] : settings->f32 ? KV_DTYPE_F32 : KV_DTYPE_F16;
+    settings->kv = params->kv != MOTE_KV_DEFAULT ? kinds[params->kv] : f32 ? KV_DTYPE_F32 : KV_DTYPE_F16;
     settings->isa = params->isa;
     return STATUS_OK;
 }
@@ -104,7 +107,7 @@ enum status engine_draft_create(struct mote_model *model, const struct engine_se
 {
     memset(draft, 0, sizeof(*draft));
     struct plan_params params = {.n_rows = settings->n_batch, .n_logits = settings->n_logits, .kv = settings->kv};
-    enum status status = model_build(model->gguf, settings->f32, &draft->graph, error);
+    enum status status = model_build(model->gguf, settings->rules, settings->n_rules, &draft->graph, error);
     if (status != STATUS_OK)
         return status;
     status = cpu_device_create(settings->n_threads, settings->isa, &draft->device, error);

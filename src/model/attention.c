@@ -56,7 +56,7 @@ struct tensor *build_attention(struct builder *builder, uint32_t layer, struct t
         .window = options->window,
         .score_scale = options->scale != 0 ? options->scale : (float)(1 / sqrt((double)h->head_dim)),
     };
-    struct tensor *o = graph_attention(graph, q, k, v, &attributes); // [n_head · v_dim, rows]
+    struct tensor *o = graph_attention(graph, q, k, v, NULL, &attributes); // [n_head · v_dim, rows]
 
     struct tensor *output = build_matrix(builder, "blk.%u.attn_output.weight", layer, n_o, h->n_embd);
     struct tensor *bias = build_optional_vector(builder, "blk.%u.attn_output.bias", layer, h->n_embd);

@@ -18,8 +18,16 @@ void build_fail(struct builder *builder, enum status status, const char *format,
     error_set(&builder->graph->error, status, "%s", message);
 }
 
-static struct tensor *find_weight(struct builder *builder, const char *format, uint32_t layer, uint32_t n_dims,
-                                  const size_t *ne, bool required)
+// What a weight must be: rows [first_row, first_row + ne[1]) of each matrix of a tensor of the file.
+struct wanted {
+    uint32_t n_dims;
+    size_t ne[3];
+    size_t first_row, rows_in_file;
+    bool required;
+};
+
+static struct tensor *find_weight(struct builder *builder, const char *format, uint32_t layer,
+                                  const struct wanted *wanted)
 {
     if (builder->graph->error.status != STATUS_OK)
         return NULL;
@@ -30,43 +38,77 @@ static struct tensor *find_weight(struct builder *builder, const char *format, u
 #pragma GCC diagnostic pop
     const struct gguf_tensor *tensor = gguf_find_tensor(builder->gguf, name);
     if (tensor == NULL) {
-        if (required)
+        if (wanted->required)
             build_fail(builder, STATUS_INVALID,
                        "tensor '%s' is missing: the file is incomplete, or not of the "
                        "architecture '%s' that it names",
                        name, builder->h->architecture);
         return NULL;
     }
-    if (tensor->ne[0] != ne[0] || tensor->ne[1] != (n_dims > 1 ? ne[1] : 1) || tensor->ne[2] != 1 ||
+    if (tensor->ne[0] != wanted->ne[0] || tensor->ne[1] != wanted->rows_in_file || tensor->ne[2] != wanted->ne[2] ||
         tensor->ne[3] != 1) {
         build_fail(builder, STATUS_INVALID,
                    "tensor '%s' has the shape [%llu, %llu, %llu], but the model's keys and its "
-                   "vocabulary ask for [%zu, %zu]",
+                   "vocabulary ask for [%zu, %zu, %zu]",
                    name, (unsigned long long)tensor->ne[0], (unsigned long long)tensor->ne[1],
-                   (unsigned long long)tensor->ne[2], ne[0], n_dims > 1 ? ne[1] : 1);
+                   (unsigned long long)tensor->ne[2], wanted->ne[0], wanted->rows_in_file, wanted->ne[2]);
         return NULL;
     }
-    return graph_weight(builder->graph, name, tensor->dtype, n_dims, ne);
+    return graph_weight_part(builder->graph, name, tensor->dtype, wanted->n_dims, wanted->ne, wanted->first_row,
+                             wanted->rows_in_file);
 }
 
 struct tensor *build_matrix(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n)
 {
-    return find_weight(builder, format, layer, 2, (size_t[]){k, n}, true);
+    return build_matrix_part(builder, format, layer, k, n, 0, n);
+}
+
+struct tensor *build_matrix_part(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
+                                 size_t first_row, size_t rows_in_file)
+{
+    struct wanted wanted = {2, {k, n, 1}, first_row, rows_in_file, true};
+    return find_weight(builder, format, layer, &wanted);
 }
 
 struct tensor *build_vector(struct builder *builder, const char *format, uint32_t layer, size_t n)
 {
-    return find_weight(builder, format, layer, 1, (size_t[]){n}, true);
+    struct wanted wanted = {1, {n, 1, 1}, 0, 1, true};
+    return find_weight(builder, format, layer, &wanted);
 }
 
 struct tensor *build_optional_matrix(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n)
 {
-    return find_weight(builder, format, layer, 2, (size_t[]){k, n}, false);
+    struct wanted wanted = {2, {k, n, 1}, 0, n, false};
+    return find_weight(builder, format, layer, &wanted);
 }
 
 struct tensor *build_optional_vector(struct builder *builder, const char *format, uint32_t layer, size_t n)
 {
-    return find_weight(builder, format, layer, 1, (size_t[]){n}, false);
+    struct wanted wanted = {1, {n, 1, 1}, 0, 1, false};
+    return find_weight(builder, format, layer, &wanted);
+}
+
+struct tensor *build_stack(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
+                           size_t count)
+{
+    return build_stack_part(builder, format, layer, k, n, count, 0, n);
+}
+
+struct tensor *build_stack_part(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
+                                size_t count, size_t first_row, size_t rows_in_file)
+{
+    struct wanted wanted = {3, {k, n, count}, first_row, rows_in_file, true};
+    return find_weight(builder, format, layer, &wanted);
+}
+
+bool build_has_tensor(const struct builder *builder, const char *format, uint32_t layer)
+{
+    char name[96];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(name, sizeof(name), format, layer);
+#pragma GCC diagnostic pop
+    return gguf_find_tensor(builder->gguf, name) != NULL;
 }
 
 static void full_key(const struct builder *builder, const char *key, char *text, size_t size)

@@ -56,7 +56,8 @@ static enum status check_is_model(const struct gguf *gguf, struct error *error)
     return STATUS_OK;
 }
 
-enum status model_build(const struct gguf *gguf, bool force_f32, struct model_graph *model, struct error *error)
+enum status model_build(const struct gguf *gguf, const struct precision_rule *rules, size_t n_rules,
+                        struct model_graph *model, struct error *error)
 {
     const struct architecture *architecture = NULL;
     memset(model, 0, sizeof(*model));
@@ -68,7 +69,8 @@ enum status model_build(const struct gguf *gguf, bool force_f32, struct model_gr
     if (status != STATUS_OK)
         return status;
     graph_init(&model->graph);
-    model->graph.force_f32 = force_f32;
+    model->graph.rules = rules;
+    model->graph.n_rules = n_rules;
     struct builder builder = {.gguf = gguf, .model = model, .graph = &model->graph, .h = &model->h};
     architecture->build(&builder);
     if (model->graph.error.status != STATUS_OK) {

@@ -46,8 +46,9 @@ struct architecture {
     void (*build)(struct builder *builder);
 };
 
-// Builds the forward pass. force_f32: every source in F32. On failure *model holds nothing.
-enum status model_build(const struct gguf *gguf, bool force_f32, struct model_graph *model, struct error *error);
+// Builds the forward pass. rules: precisions asked for (read while building only). On failure *model holds nothing.
+enum status model_build(const struct gguf *gguf, const struct precision_rule *rules, size_t n_rules,
+                        struct model_graph *model, struct error *error);
 void model_graph_free(struct model_graph *model);
 // The hyperparameters alone.
 enum status model_read_hyperparameters(const struct gguf *gguf, struct hyperparameters *h, struct error *error);
@@ -63,6 +64,15 @@ struct tensor *build_matrix(struct builder *builder, const char *format, uint32_
 struct tensor *build_vector(struct builder *builder, const char *format, uint32_t layer, size_t n);
 struct tensor *build_optional_matrix(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n);
 struct tensor *build_optional_vector(struct builder *builder, const char *format, uint32_t layer, size_t n);
+// A part of the rows of a matrix in the file: [first_row, first_row + n) of rows_in_file (fused projections).
+struct tensor *build_matrix_part(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
+                                 size_t first_row, size_t rows_in_file);
+// A stack of `count` matrices [k, n] (experts, heads), or a part of the rows of each.
+struct tensor *build_stack(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
+                           size_t count);
+struct tensor *build_stack_part(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
+                                size_t count, size_t first_row, size_t rows_in_file);
+bool build_has_tensor(const struct builder *builder, const char *format, uint32_t layer);
 // Keys of this architecture: "rope.freq_base" is read as "llama.rope.freq_base". The default where the key is missing.
 float build_f32(struct builder *builder, const char *key, float missing);
 uint32_t build_u32(struct builder *builder, const char *key, uint32_t missing);
@@ -91,6 +101,23 @@ struct tensor *build_attention(struct builder *builder, uint32_t layer, struct t
                                const struct attention_options *options);
 // down(activation(gate x) · up x)
 struct tensor *build_mlp(struct builder *builder, uint32_t layer, struct tensor *x, enum activation activation);
+
+// A mixture of experts (moe.c; docs/moe.md). Tensors that may be there or not are found by name: selection bias
+// (exp_probs_b), biases, per-expert scales, gate and up merged (ffn_gate_up_exps), shared experts (…_shexp) and their
+// gate.
+struct moe_options {
+    struct routing routing;
+    enum activation activation;
+    float limit, alpha;   // of SILU_CLAMPED
+    uint32_t n_ff;        // hidden units of an expert
+    uint32_t n_ff_shared; // of the shared expert; 0: none
+    bool weights_before;  // the weights multiply what goes into the experts, not what comes out
+};
+// routing and sizes from the keys expert_* of the file, checked; what a family fixes (gating, normalize …) is set
+// before by the architecture and replaced where the file says otherwise.
+void build_moe_options(struct builder *builder, struct moe_options *options);
+// x [n_embd, rows], normed → [n_embd, rows]
+struct tensor *build_moe(struct builder *builder, uint32_t layer, struct tensor *x, const struct moe_options *options);
 
 // All layers of a pre-norm SwiGLU decoder, from the embedding to the logits.
 void build_decoder(struct builder *builder, const struct attention_options *attention);

@@ -10,8 +10,18 @@
 
 const char *precision_name(enum precision precision)
 {
-    static const char *const names[] = {[PRECISION_F32] = "f32", [PRECISION_F16] = "f16", [PRECISION_Q8] = "q8"};
+    static const char *const names[] = {
+        [PRECISION_F32] = "f32", [PRECISION_BF16] = "bf16", [PRECISION_F16] = "f16", [PRECISION_Q8] = "q8"};
     return names[precision];
+}
+
+const char *activation_name(enum activation activation)
+{
+    static const char *const names[] = {[ACTIVATION_SILU] = "swiglu",
+                                        [ACTIVATION_GELU] = "geglu",
+                                        [ACTIVATION_RELU] = "reglu",
+                                        [ACTIVATION_SILU_CLAMPED] = "swiglu_clamped"};
+    return names[activation];
 }
 
 void graph_init(struct graph *graph)
@@ -37,18 +47,30 @@ static void *fail_memory(struct graph *graph)
 
 struct tensor *graph_weight(struct graph *graph, const char *name, enum dtype dtype, uint32_t n_dims, const size_t *ne)
 {
+    return graph_weight_part(graph, name, dtype, n_dims, ne, 0, n_dims > 1 ? ne[1] : 1);
+}
+
+struct tensor *graph_weight_part(struct graph *graph, const char *name, enum dtype dtype, uint32_t n_dims,
+                                 const size_t *ne, size_t first_row, size_t rows_in_file)
+{
     if (graph->error.status != STATUS_OK)
         return NULL;
     for (size_t i = 0; i < graph->n_weights; i++) { // tied tensors are asked for twice
-        if (strcmp(graph->weights[i]->name, name) == 0)
-            return graph->weights[i];
+        struct tensor *weight = graph->weights[i];
+        if (weight->first_row == first_row && strcmp(weight->name, name) == 0)
+            return weight;
     }
     struct tensor *tensor = arena_alloc(&graph->arena, sizeof(*tensor));
     char *copy = arena_copy_text(&graph->arena, name, strlen(name));
     if (tensor == NULL || copy == NULL ||
         !array_grow((void **)&graph->weights, &graph->weights_capacity, graph->n_weights + 1, sizeof(*graph->weights)))
         return fail_memory(graph);
-    *tensor = (struct tensor){.name = copy, .dtype = dtype, .n_dims = n_dims, .rows = ROWS_NONE};
+    *tensor = (struct tensor){.name = copy,
+                              .dtype = dtype,
+                              .n_dims = n_dims,
+                              .rows = ROWS_NONE,
+                              .first_row = first_row,
+                              .rows_in_file = rows_in_file};
     for (uint32_t i = 0; i < 4; i++)
         tensor->ne[i] = i < n_dims ? ne[i] : 1;
     tensor->index = (uint32_t)graph->n_weights;
@@ -56,13 +78,12 @@ struct tensor *graph_weight(struct graph *graph, const char *name, enum dtype dt
     return tensor;
 }
 
-struct tensor *graph_apply(struct graph *graph, enum op op, const struct attributes *attributes, struct tensor *a,
-                           struct tensor *b, struct tensor *c)
+struct tensor *graph_apply(struct graph *graph, enum op op, const struct attributes *attributes,
+                           struct tensor *const *sources)
 {
     if (graph->error.status != STATUS_OK)
         return NULL;
     const struct op_desc *desc = op_get(op);
-    struct tensor *sources[MAX_SOURCES] = {a, b, c};
     struct node *node = arena_alloc(&graph->arena, sizeof(*node));
     struct tensor *result = arena_alloc(&graph->arena, sizeof(*result));
     char name[32];
@@ -73,70 +94,98 @@ struct tensor *graph_apply(struct graph *graph, enum op op, const struct attribu
         return fail_memory(graph);
     node->op = op;
     node->n_sources = desc->n_sources;
-    memcpy(node->sources, sources, sizeof(sources));
+    memcpy(node->sources, sources, desc->n_sources * sizeof(*sources));
     if (attributes != NULL)
         node->attributes = *attributes;
     *result = (struct tensor){.name = copy, .dtype = DTYPE_F32, .n_dims = 1, .ne = {0, 1, 1, 1}, .producer = node};
     node->result = result;
     if (desc->infer(node, result, &graph->error) != STATUS_OK)
         return NULL;
-    for (uint32_t i = 0; i < node->n_sources; i++)
-        sources[i]->n_uses++;
+    for (uint32_t i = 0; i < node->n_sources; i++) {
+        if (sources[i] != NULL)
+            sources[i]->n_uses++;
+    }
     result->index = (uint32_t)graph->n_values++;
     graph->nodes[graph->n_nodes++] = node;
     return result;
 }
 
+// The sources of a node, the optional ones NULL.
+#define SOURCES(...) ((struct tensor *[MAX_SOURCES]){__VA_ARGS__})
+
 struct tensor *graph_embed(struct graph *graph, struct tensor *weight)
 {
-    return graph_apply(graph, OP_EMBED, NULL, weight, NULL, NULL);
+    return graph_apply(graph, OP_EMBED, NULL, SOURCES(weight));
 }
 
 struct tensor *graph_rms_norm(struct graph *graph, struct tensor *x, struct tensor *weight, float epsilon,
                               uint32_t head_dim)
 {
     struct attributes attributes = {.epsilon = epsilon, .head_dim = head_dim};
-    return graph_apply(graph, OP_RMS_NORM, &attributes, x, weight, NULL);
+    return graph_apply(graph, OP_RMS_NORM, &attributes, SOURCES(x, weight));
 }
 
-// The precision that a weight asks of its source: F16 weights take F16, block formats Q8, F32 and BF16 weights F32.
-static enum precision source_precision(const struct graph *graph, enum dtype weight)
+// Whether a rule for "ffn_down" is meant for "blk.7.ffn_down_exps.weight": the words of its kind begin the name.
+static bool rule_fits(const struct precision_rule *rule, const char *name)
 {
-    if (graph->force_f32 || weight == DTYPE_F32 || weight == DTYPE_BF16)
-        return PRECISION_F32;
-    return weight == DTYPE_F16 ? PRECISION_F16 : PRECISION_Q8;
+    size_t length = strlen(rule->kind);
+    if (strncmp(name, "blk.", 4) == 0) {
+        const char *dot = strchr(name + 4, '.');
+        name = dot == NULL ? name : dot + 1;
+    }
+    return length == 0 || (strncmp(name, rule->kind, length) == 0 &&
+                           (name[length] == '\0' || name[length] == '_' || name[length] == '.'));
+}
+
+// What a weight asks of its source, unless a rule says otherwise: F16 weights take F16, block formats Q8, F32 and BF16
+// weights F32.
+static enum precision source_precision(const struct graph *graph, const struct tensor *weight)
+{
+    enum precision precision = weight->dtype == DTYPE_F16                                  ? PRECISION_F16
+                               : weight->dtype == DTYPE_F32 || weight->dtype == DTYPE_BF16 ? PRECISION_F32
+                                                                                           : PRECISION_Q8;
+    for (size_t i = 0; i < graph->n_rules; i++) {
+        if (rule_fits(&graph->rules[i], weight->name))
+            precision = graph->rules[i].precision;
+    }
+    return precision;
 }
 
 struct tensor *graph_matmul(struct graph *graph, struct tensor *weight, struct tensor *x, uint32_t segment_unit)
 {
     if (graph->error.status != STATUS_OK)
         return NULL;
-    struct attributes attributes = {.precision = source_precision(graph, weight->dtype), .segment_unit = segment_unit};
-    return graph_apply(graph, OP_MATMUL, &attributes, weight, x, NULL);
+    struct attributes attributes = {.precision = source_precision(graph, weight), .segment_unit = segment_unit};
+    return graph_apply(graph, OP_MATMUL, &attributes, SOURCES(weight, x));
 }
 
 struct tensor *graph_add(struct graph *graph, struct tensor *a, struct tensor *b)
 {
-    return graph_apply(graph, OP_ADD, NULL, a, b, NULL);
+    return graph_apply(graph, OP_ADD, NULL, SOURCES(a, b));
 }
 
 struct tensor *graph_scale(struct graph *graph, struct tensor *x, float factor)
 {
     struct attributes attributes = {.factor = factor};
-    return graph_apply(graph, OP_SCALE, &attributes, x, NULL, NULL);
+    return graph_apply(graph, OP_SCALE, &attributes, SOURCES(x));
 }
 
 struct tensor *graph_glu(struct graph *graph, struct tensor *gate, struct tensor *up, enum activation activation)
 {
     struct attributes attributes = {.activation = activation};
-    return graph_apply(graph, OP_GLU, &attributes, gate, up, NULL);
+    return graph_apply(graph, OP_GLU, &attributes, SOURCES(gate, up));
+}
+
+struct tensor *graph_unary(struct graph *graph, enum op op, struct tensor *x)
+{
+    return graph_apply(graph, op, NULL, SOURCES(x));
 }
 
 struct tensor *graph_rope(struct graph *graph, struct tensor *x, uint32_t head_dim, uint32_t n_rot, uint32_t rope,
                           bool neox)
 {
     struct attributes attributes = {.head_dim = head_dim, .n_rot = n_rot, .rope = rope, .neox = neox};
-    return graph_apply(graph, OP_ROPE, &attributes, x, NULL, NULL);
+    return graph_apply(graph, OP_ROPE, &attributes, SOURCES(x));
 }
 
 uint32_t graph_kv_layer(struct graph *graph, struct kv_layer layer)
@@ -152,12 +201,86 @@ uint32_t graph_kv_layer(struct graph *graph, struct kv_layer layer)
 }
 
 struct tensor *graph_attention(struct graph *graph, struct tensor *q, struct tensor *k, struct tensor *v,
-                               const struct attributes *attributes)
+                               struct tensor *sinks, const struct attributes *attributes)
 {
-    return graph_apply(graph, OP_ATTENTION, attributes, q, k, v);
+    return graph_apply(graph, OP_ATTENTION, attributes, SOURCES(q, k, v, sinks));
 }
 
 struct tensor *graph_select_rows(struct graph *graph, struct tensor *x)
 {
-    return graph_apply(graph, OP_SELECT_ROWS, NULL, x, NULL, NULL);
+    return graph_apply(graph, OP_SELECT_ROWS, NULL, SOURCES(x));
+}
+
+// ---- experts ----
+
+struct tensor *graph_route(struct graph *graph, struct tensor *logits, struct tensor *bias,
+                           const struct routing *routing, uint32_t layer)
+{
+    struct attributes attributes = {.routing = *routing, .layer_number = layer};
+    return graph_apply(graph, OP_ROUTE, &attributes, SOURCES(logits, bias));
+}
+
+struct tensor *graph_mul_mat_id(struct graph *graph, struct tensor *weight, struct tensor *x, struct tensor *route,
+                                struct tensor *scale, bool weighted)
+{
+    if (graph->error.status != STATUS_OK)
+        return NULL;
+    struct attributes attributes = {.precision = source_precision(graph, weight), .weighted = weighted};
+    return graph_apply(graph, OP_MUL_MAT_ID, &attributes, SOURCES(weight, x, route, scale));
+}
+
+struct tensor *graph_add_id(struct graph *graph, struct tensor *x, struct tensor *bias, struct tensor *route)
+{
+    return graph_apply(graph, OP_ADD_ID, NULL, SOURCES(x, bias, route));
+}
+
+struct tensor *graph_mul_mat_id_sum(struct graph *graph, struct tensor *weight, struct tensor *x, struct tensor *route,
+                                    struct tensor *scale, const struct shared_expert *shared, bool unweighted)
+{
+    if (graph->error.status != STATUS_OK)
+        return NULL;
+    struct attributes attributes = {.precision = source_precision(graph, weight), .unweighted = unweighted};
+    struct shared_expert none = {0};
+    if (shared == NULL)
+        shared = &none;
+    else
+        attributes.shared_precision = source_precision(graph, shared->weight);
+    return graph_apply(graph, OP_MUL_MAT_ID_SUM, &attributes,
+                       SOURCES(weight, x, route, scale, shared->weight, shared->hidden, shared->gate));
+}
+
+struct tensor *graph_add_id_sum(struct graph *graph, struct tensor *y, struct tensor *bias, struct tensor *route,
+                                bool unweighted)
+{
+    struct attributes attributes = {.unweighted = unweighted};
+    return graph_apply(graph, OP_ADD_ID_SUM, &attributes, SOURCES(y, bias, route));
+}
+
+// ---- parts of heads ----
+
+struct tensor *graph_slice(struct graph *graph, struct tensor *x, uint32_t head_dim, uint32_t begin, uint32_t width)
+{
+    struct attributes attributes = {.head_dim = head_dim, .begin = begin, .width = width};
+    return graph_apply(graph, OP_SLICE, &attributes, SOURCES(x));
+}
+
+struct tensor *graph_concat(struct graph *graph, struct tensor *a, uint32_t head_dim, struct tensor *b, uint32_t width)
+{
+    struct attributes attributes = {.head_dim = head_dim, .width = width};
+    return graph_apply(graph, OP_CONCAT, &attributes, SOURCES(a, b));
+}
+
+struct tensor *graph_matmul_heads(struct graph *graph, struct tensor *weight, struct tensor *x)
+{
+    if (graph->error.status != STATUS_OK)
+        return NULL;
+    struct attributes attributes = {.precision = source_precision(graph, weight)};
+    return graph_apply(graph, OP_MATMUL_HEADS, &attributes, SOURCES(weight, x));
+}
+
+struct tensor *graph_position_scale(struct graph *graph, struct tensor *x, uint32_t head_dim, float scale,
+                                    uint32_t length)
+{
+    struct attributes attributes = {.head_dim = head_dim, .temperature_scale = scale, .temperature_length = length};
+    return graph_apply(graph, OP_POSITION_SCALE, &attributes, SOURCES(x));
 }

@@ -23,27 +23,78 @@ enum op {
     OP_ROPE,
     OP_ATTENTION,
     OP_SELECT_ROWS,
+    // mixture of experts
+    OP_ROUTE,
+    OP_MUL_MAT_ID,
+    OP_ADD_ID,
+    OP_MUL_MAT_ID_SUM,
+    OP_ADD_ID_SUM,
+    // parts of heads
+    OP_SLICE,
+    OP_CONCAT,
+    OP_MATMUL_HEADS,
+    OP_POSITION_SCALE,
+    // elementwise, and pooling
+    OP_SIGMOID,
+    OP_DIV,
+    OP_ABS,
+    OP_EXP,
+    OP_LOG,
+    OP_CEIL,
+    OP_CLAMP,
+    OP_POOL_1D,
     OP_COUNT,
 };
 
 // What a source of a matmul is rounded to. It is part of the answer, so it is an attribute and not a device's choice.
 enum precision {
     PRECISION_F32,
-    PRECISION_F16, // range-exact: per segment of K, by a power of two
-    PRECISION_Q8,  // blocks of 32 with an F32 scale
+    PRECISION_BF16, // has the exponents of F32, so it needs no scale
+    PRECISION_F16,  // range-exact: per segment of K, by a power of two
+    PRECISION_Q8,   // blocks of 32 with an F32 scale
+    PRECISION_COUNT,
 };
 const char *precision_name(enum precision precision);
 
+// What a user asks for instead of the weights' own: for all matmuls, or for those of some kind of tensor.
+struct precision_rule {
+    char kind[48]; // "attn", "ffn_down": the name without "blk.N.", or its first words; "": all
+    enum precision precision;
+};
+
+// Of a gated unit. ReLU² of one projection is RELU with gate and up the same.
 enum activation {
     ACTIVATION_SILU,
     ACTIVATION_GELU, // the tanh form
+    ACTIVATION_RELU,
+    ACTIVATION_SILU_CLAMPED, // gpt-oss: min(g, limit) · sigmoid(alpha · that) · (clamp(up, ±limit) + 1)
+    ACTIVATION_COUNT,
+};
+const char *activation_name(enum activation activation); // of the unit: "swiglu", "geglu" …
+
+enum gating {
+    GATING_SOFTMAX, // over all experts
+    GATING_SIGMOID,
+    GATING_SOFTMAX_SELECTED, // chosen by logit, weighted by the softmax over the chosen
+    GATING_SQRT_SOFTPLUS,
+};
+
+// How a router's logits become experts and weights: see docs/moe.md.
+struct routing {
+    enum gating gating;
+    uint32_t n_expert, n_used;
+    uint32_t n_group, n_group_used; // 0 or 1 group: none
+    uint32_t group_best;            // 1 or 2: a group's score is the sum of its best one or two
+    bool normalize;                 // weights divided by their sum
+    float weight_scale;             // multiplies them at last
 };
 
 // Which rows a value has.
 enum rows {
-    ROWS_NONE,  // a weight
-    ROWS_BATCH, // one a token of the batch
-    ROWS_LOGITS // one a token whose logits are wanted
+    ROWS_NONE,   // a weight
+    ROWS_BATCH,  // one a token of the batch
+    ROWS_LOGITS, // one a token whose logits are wanted
+    ROWS_PAIRS,  // one a (token, expert) that the route chose, sorted by expert, then by token
 };
 
 struct node;
@@ -54,17 +105,33 @@ struct tensor {
     uint32_t n_dims; // of a weight; values have 1 and rows
     size_t ne[4];    // ne[0] is contiguous
     enum rows rows;
+    uint32_t per_row;    // PAIRS: pairs a token
+    size_t first_row;    // of a weight that is a part of the file's tensor: rows from here on, of each of its matrices,
+    size_t rows_in_file; // of this many
     struct node *producer; // NULL: a weight
     uint32_t n_uses;
     uint32_t index; // among the graph's weights, or among its values
 };
 
 struct attributes {
-    enum precision precision; // MATMUL: of the source
+    enum precision precision;        // MATMUL, MUL_MAT_ID, MUL_MAT_ID_SUM, MATMUL_HEADS: of the source
+    enum precision shared_precision; // MUL_MAT_ID_SUM: of the shared expert's source
     uint32_t segment_unit; // MATMUL: segments are cut at multiples of this many elements (a head); 0: the dtype's grain
     float epsilon;         // RMS_NORM
     float factor;          // SCALE
     enum activation activation; // GLU
+    float limit, alpha;         // GLU: of SILU_CLAMPED
+    float low, high;            // CLAMP
+    struct routing routing;     // ROUTE
+    uint32_t layer_number;      // ROUTE: for messages
+    bool weighted;              // MUL_MAT_ID: the product is multiplied by the pair's weight
+    bool unweighted;            // MUL_MAT_ID_SUM, ADD_ID_SUM: all weights are 1
+    const int32_t *slots;       // MUL_MAT_ID(_SUM): where each expert lies in the weight, -1: absent; NULL: in order
+    uint32_t begin, width;      // SLICE: elements [begin, begin + width) of each head
+    float temperature_scale;    // POSITION_SCALE
+    uint32_t temperature_length;
+    bool pool_max; // POOL_1D: the maximum, else the mean
+    uint32_t pool_kernel, pool_stride, pool_padding;
     uint32_t head_dim;          // RMS_NORM (0: over the whole row), ROPE, ATTENTION
     uint32_t rope;              // ROPE: which of the model's rotations
     uint32_t n_rot;             // ROPE: elements of a head that are rotated
@@ -75,13 +142,14 @@ struct attributes {
     uint32_t window;            // ATTENTION: 0, or how many positions a query sees, its own included
     float score_scale;          // ATTENTION
     float softcap;              // ATTENTION: 0 or the cap on scores
+    bool v_in_k;                // ATTENTION: the value is the first v_dim elements of the key (MLA)
 };
 
-enum { MAX_SOURCES = 3 };
+enum { MAX_SOURCES = 7 };
 
 struct node {
     enum op op;
-    struct tensor *sources[MAX_SOURCES];
+    struct tensor *sources[MAX_SOURCES]; // optional ones may be NULL
     uint32_t n_sources;
     struct attributes attributes;
     struct tensor *result;
@@ -92,6 +160,7 @@ struct kv_layer {
     uint32_t n_head; // KV heads
     uint32_t k_dim, v_dim;
     uint32_t window; // 0: all positions are kept
+    bool v_in_k;     // no value is stored: it is the beginning of the key
 };
 
 struct graph {
@@ -103,9 +172,10 @@ struct graph {
     size_t n_values;
     struct kv_layer *kv_layers;
     size_t n_kv_layers, kv_layers_capacity;
-    struct tensor *output; // the logits
-    bool force_f32;        // --precision f32: every source
-    struct error error;    // the first thing that went wrong while building; later calls do nothing
+    struct tensor *output;              // the logits
+    const struct precision_rule *rules; // later ones win
+    size_t n_rules;
+    struct error error; // the first thing that went wrong while building; later calls do nothing
 };
 
 void graph_init(struct graph *graph);
@@ -114,8 +184,12 @@ void graph_free(struct graph *graph);
 // Building. Where something does not fit, the first error is kept in graph->error, and all further calls return NULL,
 // so that an architecture reads as a list of steps and checks once.
 struct tensor *graph_weight(struct graph *graph, const char *name, enum dtype dtype, uint32_t n_dims, const size_t *ne);
-struct tensor *graph_apply(struct graph *graph, enum op op, const struct attributes *attributes, struct tensor *a,
-                           struct tensor *b, struct tensor *c);
+// Rows [first_row, first_row + ne[1]) of each matrix of the file's tensor of that name, which has rows_in_file of them.
+struct tensor *graph_weight_part(struct graph *graph, const char *name, enum dtype dtype, uint32_t n_dims,
+                                 const size_t *ne, size_t first_row, size_t rows_in_file);
+// Appends a node. sources: as many as the op's descriptor has; optional ones may be NULL.
+struct tensor *graph_apply(struct graph *graph, enum op op, const struct attributes *attributes,
+                           struct tensor *const *sources);
 
 struct tensor *graph_embed(struct graph *graph, struct tensor *weight);
 struct tensor *graph_rms_norm(struct graph *graph, struct tensor *x, struct tensor *weight, float epsilon,
@@ -125,11 +199,43 @@ struct tensor *graph_matmul(struct graph *graph, struct tensor *weight, struct t
 struct tensor *graph_add(struct graph *graph, struct tensor *a, struct tensor *b); // b: a value or a weight (bias)
 struct tensor *graph_scale(struct graph *graph, struct tensor *x, float factor);
 struct tensor *graph_glu(struct graph *graph, struct tensor *gate, struct tensor *up, enum activation activation);
+struct tensor *graph_unary(struct graph *graph, enum op op, struct tensor *x); // SIGMOID, ABS, EXP, LOG, CEIL
 struct tensor *graph_rope(struct graph *graph, struct tensor *x, uint32_t head_dim, uint32_t n_rot, uint32_t rope,
                           bool neox);
 uint32_t graph_kv_layer(struct graph *graph, struct kv_layer layer);
+// v NULL with attributes->v_in_k. sinks [n_head] or NULL.
 struct tensor *graph_attention(struct graph *graph, struct tensor *q, struct tensor *k, struct tensor *v,
-                               const struct attributes *attributes);
+                               struct tensor *sinks, const struct attributes *attributes);
 struct tensor *graph_select_rows(struct graph *graph, struct tensor *x);
+
+// Experts. route: [2 n_used, rows]: the chosen experts in ascending order (as numbers), then their weights.
+struct tensor *graph_route(struct graph *graph, struct tensor *logits, struct tensor *bias,
+                           const struct routing *routing, uint32_t layer);
+// weight [k, n, n_expert] · x [k, rows or pairs] → [n, pairs]; scale [n_expert] or NULL. weighted: see attributes.
+struct tensor *graph_mul_mat_id(struct graph *graph, struct tensor *weight, struct tensor *x, struct tensor *route,
+                                struct tensor *scale, bool weighted);
+// x [n, pairs] + bias [n, n_expert] of the pair's expert
+struct tensor *graph_add_id(struct graph *graph, struct tensor *x, struct tensor *bias, struct tensor *route);
+// What a shared expert adds within the sum: weight [k', n] · hidden [k', rows], times gate [1, rows] where there is
+// one.
+struct shared_expert {
+    struct tensor *weight, *hidden, *gate;
+};
+// Σ over the route's experts of weight · x: [n, rows], segment by segment as docs/numerics.md says. shared may be NULL.
+struct tensor *graph_mul_mat_id_sum(struct graph *graph, struct tensor *weight, struct tensor *x, struct tensor *route,
+                                    struct tensor *scale, const struct shared_expert *shared, bool unweighted);
+// y [n, rows] + Σ over the route's experts of its weight · bias [n, n_expert]
+struct tensor *graph_add_id_sum(struct graph *graph, struct tensor *y, struct tensor *bias, struct tensor *route,
+                                bool unweighted);
+
+// Parts of heads: x is [n_heads · head_dim, rows].
+struct tensor *graph_slice(struct graph *graph, struct tensor *x, uint32_t head_dim, uint32_t begin, uint32_t width);
+// Each head of a behind it the same head of b (or b's only one): a [n_heads · head_dim], b [n_heads · width or width].
+struct tensor *graph_concat(struct graph *graph, struct tensor *a, uint32_t head_dim, struct tensor *b, uint32_t width);
+// weight [k, n, n_heads] · each head of x [n_heads · k, rows] → [n_heads · n, rows]
+struct tensor *graph_matmul_heads(struct graph *graph, struct tensor *weight, struct tensor *x);
+// x · (1 + scale · ln(1 + ⌊position / length⌋))
+struct tensor *graph_position_scale(struct graph *graph, struct tensor *x, uint32_t head_dim, float scale,
+                                    uint32_t length);
 
 #endif

@@ -18,6 +18,7 @@ struct op_desc {
     const char *name;
     const char *doc; // one sentence: result from sources, with shapes
     uint32_t n_sources;
+    uint32_t n_optional; // of them, the last ones, which may be NULL
     // Checks the sources' shapes and fills the result's (width and rows).
     enum status (*infer)(const struct node *node, struct tensor *result, struct error *error);
     // What the sources must be, given what they are, and what the result then is. NULL: replicate everything.
@@ -42,12 +43,36 @@ extern const struct op_desc op_glu;
 extern const struct op_desc op_rope;
 extern const struct op_desc op_attention;
 extern const struct op_desc op_select_rows;
+extern const struct op_desc op_route;
+extern const struct op_desc op_mul_mat_id;
+extern const struct op_desc op_add_id;
+extern const struct op_desc op_mul_mat_id_sum;
+extern const struct op_desc op_add_id_sum;
+extern const struct op_desc op_slice;
+extern const struct op_desc op_concat;
+extern const struct op_desc op_matmul_heads;
+extern const struct op_desc op_position_scale;
+extern const struct op_desc op_sigmoid;
+extern const struct op_desc op_div;
+extern const struct op_desc op_abs;
+extern const struct op_desc op_exp;
+extern const struct op_desc op_log;
+extern const struct op_desc op_ceil;
+extern const struct op_desc op_clamp;
+extern const struct op_desc op_pool_1d;
 
 // Shared by elementwise ops. All sources as the first one is; a partial sum is completed first.
 void op_place_elementwise(const struct node *node, const struct placement *have, struct placement *need,
                           struct placement *result);
 void op_cost_elementwise(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost);
+// Of elements of which one costs as much as a polynomial.
+void op_cost_transcendental(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost);
+// Of reading a weight of n_matrices matrices and multiplying n_rows rows with it.
+void op_cost_product(const struct tensor *weight, enum precision precision, double n_matrices, double n_rows,
+                     struct op_cost *cost);
 enum status op_infer_same(const struct node *node, struct tensor *result, struct error *error);
+// The result's shape is that of `first`.
+enum status op_infer_first(const struct tensor *first, struct tensor *result);
 // "attn_q.weight [576, 192]" for messages.
 void op_describe_tensor(const struct tensor *tensor, char *text, size_t size);
 

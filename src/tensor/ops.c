@@ -14,6 +14,23 @@ static const struct op_desc *const table[OP_COUNT] = {
     [OP_ROPE] = &op_rope,
     [OP_ATTENTION] = &op_attention,
     [OP_SELECT_ROWS] = &op_select_rows,
+    [OP_ROUTE] = &op_route,
+    [OP_MUL_MAT_ID] = &op_mul_mat_id,
+    [OP_ADD_ID] = &op_add_id,
+    [OP_MUL_MAT_ID_SUM] = &op_mul_mat_id_sum,
+    [OP_ADD_ID_SUM] = &op_add_id_sum,
+    [OP_SLICE] = &op_slice,
+    [OP_CONCAT] = &op_concat,
+    [OP_MATMUL_HEADS] = &op_matmul_heads,
+    [OP_POSITION_SCALE] = &op_position_scale,
+    [OP_SIGMOID] = &op_sigmoid,
+    [OP_DIV] = &op_div,
+    [OP_ABS] = &op_abs,
+    [OP_EXP] = &op_exp,
+    [OP_LOG] = &op_log,
+    [OP_CEIL] = &op_ceil,
+    [OP_CLAMP] = &op_clamp,
+    [OP_POOL_1D] = &op_pool_1d,
 };
 
 const struct op_desc *op_get(enum op op)
@@ -37,10 +54,20 @@ void op_describe_tensor(const struct tensor *tensor, char *text, size_t size)
 {
     if (tensor->rows != ROWS_NONE)
         snprintf(text, size, "%s [%zu, rows]", tensor->name, tensor->ne[0]);
+    else if (tensor->n_dims == 3)
+        snprintf(text, size, "%s [%zu, %zu, %zu]", tensor->name, tensor->ne[0], tensor->ne[1], tensor->ne[2]);
     else if (tensor->n_dims == 1)
         snprintf(text, size, "%s [%zu]", tensor->name, tensor->ne[0]);
     else
         snprintf(text, size, "%s [%zu, %zu]", tensor->name, tensor->ne[0], tensor->ne[1]);
+}
+
+enum status op_infer_first(const struct tensor *first, struct tensor *result)
+{
+    result->ne[0] = first->ne[0];
+    result->rows = first->rows;
+    result->per_row = first->per_row;
+    return STATUS_OK;
 }
 
 enum status op_infer_same(const struct node *node, struct tensor *result, struct error *error)
@@ -57,9 +84,7 @@ enum status op_infer_same(const struct node *node, struct tensor *result, struct
                              b);
         }
     }
-    result->ne[0] = first->ne[0];
-    result->rows = first->rows;
-    return STATUS_OK;
+    return op_infer_first(first, result);
 }
 
 void op_place_elementwise(const struct node *node, const struct placement *have, struct placement *need,
@@ -71,8 +96,33 @@ void op_place_elementwise(const struct node *node, const struct placement *have,
     *result = all;
 }
 
+static double elements(const struct node *node, size_t n_rows)
+{
+    double pairs = node->result->rows == ROWS_PAIRS ? node->result->per_row : 1;
+    return (double)node->result->ne[0] * (double)n_rows * pairs;
+}
+
+void op_cost_transcendental(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost)
+{
+    (void)n_past;
+    cost->f32_ops = 16.0 * elements(node, n_rows); // a polynomial
+}
+
+void op_cost_product(const struct tensor *weight, enum precision precision, double n_matrices, double n_rows,
+                     struct op_cost *cost)
+{
+    const struct dtype_desc *dtype = dtype_get(weight->dtype);
+    double elements = (double)weight->ne[0] * (double)weight->ne[1];
+    double ops = 2.0 * elements * n_rows;
+    if (precision == PRECISION_Q8)
+        cost->int8_ops += ops;
+    else
+        cost->f32_ops += ops;
+    cost->bytes += n_matrices * elements / dtype->block * dtype->bytes;
+}
+
 void op_cost_elementwise(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost)
 {
     (void)n_past;
-    cost->f32_ops = (double)node->result->ne[0] * (double)n_rows;
+    cost->f32_ops = elements(node, n_rows);
 }

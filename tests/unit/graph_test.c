@@ -59,7 +59,7 @@ static void test_shapes(void **state)
     assert_value(&graph, wide, 96, ROWS_BATCH);
     assert_value(&graph, graph_add(&graph, wide, weight(&graph, "bias", 96, 0)), 96, ROWS_BATCH);
     assert_value(&graph, graph_add(&graph, x, x), 64, ROWS_BATCH);
-    assert_value(&graph, graph_apply(&graph, OP_MUL, NULL, x, x, NULL), 64, ROWS_BATCH);
+    assert_value(&graph, graph_apply(&graph, OP_MUL, NULL, (struct tensor *[]){x, x}), 64, ROWS_BATCH);
     assert_value(&graph, graph_scale(&graph, x, 2), 64, ROWS_BATCH);
     assert_value(&graph, graph_glu(&graph, wide, wide, ACTIVATION_GELU), 96, ROWS_BATCH);
     struct tensor *q = graph_rope(&graph, x, 16, 8, 0, true);
@@ -67,7 +67,7 @@ static void test_shapes(void **state)
     struct tensor *k = graph_matmul(&graph, weight(&graph, "k", 64, 32), x, 0);
     struct tensor *v = graph_matmul(&graph, weight(&graph, "v", 64, 48), x, 0);
     struct attributes attention = {.n_head = 4, .n_kv_head = 2, .head_dim = 16, .v_dim = 24};
-    struct tensor *o = graph_attention(&graph, q, k, v, &attention);
+    struct tensor *o = graph_attention(&graph, q, k, v, NULL, &attention);
     assert_value(&graph, o, 96, ROWS_BATCH);
     struct tensor *selected = graph_select_rows(&graph, o);
     assert_value(&graph, selected, 96, ROWS_LOGITS);
@@ -139,12 +139,12 @@ static struct tensor *wrong_rope_odd(struct graph *graph, struct tensor *x)
 static struct tensor *wrong_attention(struct graph *graph, struct tensor *x)
 {
     struct attributes a = {.n_head = 4, .n_kv_head = 2, .head_dim = 16, .v_dim = 16};
-    return graph_attention(graph, x, x, x, &a);
+    return graph_attention(graph, x, x, x, NULL, &a);
 }
 static struct tensor *wrong_groups(struct graph *graph, struct tensor *x)
 {
     struct attributes a = {.n_head = 4, .n_kv_head = 3, .head_dim = 16, .v_dim = 16};
-    return graph_attention(graph, x, x, x, &a);
+    return graph_attention(graph, x, x, x, NULL, &a);
 }
 static struct tensor *wrong_select(struct graph *graph, struct tensor *x)
 {
@@ -260,13 +260,36 @@ static void test_placement(void **state)
         {OP_SCALE, 0, {"R>R=R", "0>0=0", "P>R=R"}},
         {OP_GLU, 0, {"RR>RR=R", "00>00=0", "PP>RR=R"}},
         {OP_ROPE, 16, {"R>R=R", "0>0=0", "P>R=R"}},
-        {OP_ATTENTION, 16, {"RRR>RRR=R", "000>000=0", "0RR>000=0", "PPP>RRR=R", "R00>RRR=R"}},
+        {OP_ATTENTION, 16, {"RRRR>RRRR=R", "000R>0000=0", "0RRR>0000=0", "PPPR>RRRR=R", "R00R>RRRR=R"}},
         {OP_SELECT_ROWS, 0, {"R>R=R", "0>0=0", "P>R=R"}},
+        {OP_ROUTE, 0, {"RR>RR=R", "0R>RR=R", "PR>RR=R"}},
+        {OP_MUL_MAT_ID, 0, {"RRRR>RRRR=R", "1RRR>1RRR=0", "1000>1RRR=0", "0RRR>00RR=P", "2RRR>RRRR=R"}},
+        {OP_ADD_ID, 0, {"RRR>RRR=R", "0RR>00R=0", "PRR>RRR=R"}},
+        {OP_MUL_MAT_ID_SUM,
+         0,
+         {"RRRRRRR>RRRRRRR=R", "1RRRRRR>1RRR1RR=0", "00RRRRR>00RR00R=P", "0RRRRRR>00RR00R=P", "2RRRRRR>RRRRRRR=R"}},
+        {OP_ADD_ID_SUM, 0, {"RRR>RRR=R", "0RR>00R=0", "PRR>RRR=R"}},
+        {OP_SLICE, 16, {"R>R=R", "0>0=0", "P>R=R"}},
+        {OP_CONCAT, 16, {"RR>RR=R", "00>00=0", "0R>00=0", "PR>RR=R"}},
+        {OP_MATMUL_HEADS, 0, {"RR>RR=R", "2R>20=0", "1R>RR=R", "0R>RR=R", "R0>RR=R"}},
+        {OP_POSITION_SCALE, 0, {"R>R=R", "0>0=0", "P>R=R"}},
+        {OP_SIGMOID, 0, {"R>R=R", "0>0=0", "P>R=R"}},
+        {OP_DIV, 0, {"RR>RR=R", "00>00=0", "PP>RR=R", "0R>00=0"}},
+        {OP_ABS, 0, {"R>R=R", "0>0=0", "P>R=R"}},
+        {OP_EXP, 0, {"R>R=R", "0>0=0", "P>R=R"}},
+        {OP_LOG, 0, {"R>R=R", "0>0=0", "P>R=R"}},
+        {OP_CEIL, 0, {"R>R=R", "0>0=0", "P>R=R"}},
+        {OP_CLAMP, 0, {"R>R=R", "0>0=0", "P>R=R"}},
+        {OP_POOL_1D, 0, {"R>R=R", "0>R=R", "P>R=R"}},
     };
     bool seen[OP_COUNT] = {false};
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         const struct op_desc *desc = op_get(table[i].op);
-        struct node node = {.op = table[i].op, .n_sources = desc->n_sources, .attributes.head_dim = table[i].head_dim};
+        struct tensor heads = {.ne = {64, 1, 1, 1}}; // what the rule of concat looks at: 4 heads each
+        struct node node = {.op = table[i].op,
+                            .sources = {&heads, &heads},
+                            .n_sources = desc->n_sources,
+                            .attributes = {.head_dim = table[i].head_dim, .width = table[i].head_dim}};
         for (int j = 0; j < 10 && table[i].rules[j] != NULL; j++)
             check_rule(desc, &node, table[i].rules[j]);
         seen[table[i].op] = true;

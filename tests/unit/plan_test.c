@@ -43,7 +43,8 @@ static void plan_open(struct planned *planned, const struct choice *choice)
         if (planned->gguf->tensors[i].n_dims == 2)
             planned->gguf->tensors[i].dtype = choice->matrices;
     struct plan_params params = {.n_rows = choice->n_rows, .n_logits = choice->n_logits, .kv = choice->kv};
-    if (model_build(planned->gguf, choice->f32, &planned->model, &error) != STATUS_OK ||
+    struct precision_rule f32 = {.kind = "", .precision = PRECISION_F32};
+    if (model_build(planned->gguf, &f32, choice->f32 ? 1 : 0, &planned->model, &error) != STATUS_OK ||
         cpu_device_create(2, "c", &planned->device, &error) != STATUS_OK ||
         planned->device->ops->plan(planned->device, &planned->model.graph, NULL, &params, &planned->plan, &error) !=
             STATUS_OK)

@@ -52,7 +52,7 @@ static void runner_open(struct runner *runner, const char *name, size_t n_thread
     memset(runner, 0, sizeof(*runner));
     snprintf(path, sizeof(path), "%s/models/%s.gguf", TEST_DATA, name);
     if (gguf_open(path, &runner->gguf, &error) != STATUS_OK ||
-        model_build(runner->gguf, false, &runner->model, &error) != STATUS_OK ||
+        model_build(runner->gguf, NULL, 0, &runner->model, &error) != STATUS_OK ||
         cpu_device_create(n_threads, NULL, &runner->device, &error) != STATUS_OK)
         fail_msg("%s", error.message);
     const struct device_ops *ops = runner->device->ops;

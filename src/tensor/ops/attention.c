@@ -4,13 +4,18 @@
 static enum status infer(const struct node *node, struct tensor *result, struct error *error)
 {
     const struct attributes *a = &node->attributes;
-    const struct tensor *q = node->sources[0], *k = node->sources[1], *v = node->sources[2];
+    const struct tensor *q = node->sources[0], *k = node->sources[1], *v = node->sources[2], *sinks = node->sources[3];
+    if ((v == NULL) != a->v_in_k || (a->v_in_k && a->v_dim > a->head_dim))
+        return error_set(error, STATUS_INVALID, "attention: values of %u are missing, or not within keys of %u",
+                         a->v_dim, a->head_dim);
+    if (sinks != NULL && sinks->ne[0] != a->n_head)
+        return error_set(error, STATUS_INVALID, "attention: %zu sinks do not fit %u heads", sinks->ne[0], a->n_head);
     if (a->n_kv_head == 0 || a->n_head % a->n_kv_head != 0 || q->ne[0] != (size_t)a->n_head * a->head_dim ||
-        k->ne[0] != (size_t)a->n_kv_head * a->head_dim || v->ne[0] != (size_t)a->n_kv_head * a->v_dim)
+        k->ne[0] != (size_t)a->n_kv_head * a->head_dim || (v != NULL && v->ne[0] != (size_t)a->n_kv_head * a->v_dim))
         return error_set(
             error, STATUS_INVALID,
             "attention: q [%zu], k [%zu] and v [%zu] do not fit %u query heads of %u and %u KV heads of %u", q->ne[0],
-            k->ne[0], v->ne[0], a->n_head, a->head_dim, a->n_kv_head, a->v_dim);
+            k->ne[0], v == NULL ? 0 : v->ne[0], a->n_head, a->head_dim, a->n_kv_head, a->v_dim);
     result->ne[0] = (size_t)a->n_head * a->v_dim;
     result->rows = q->rows;
     return STATUS_OK;
@@ -22,7 +27,7 @@ static void place(const struct node *node, const struct placement *have, struct 
 {
     (void)node;
     struct placement all = have[0].kind == PLACED_SHARD ? placement_shard(0) : placement_replicate();
-    need[0] = need[1] = need[2] = all;
+    need[0] = need[1] = need[2] = need[3] = all;
     *result = all;
 }
 
@@ -37,15 +42,18 @@ static void cost(const struct node *node, size_t n_rows, size_t n_past, struct o
             keys = (double)n_rows * a->window;
     }
     cost->f32_ops = 2.0 * keys * a->n_head * (a->head_dim + a->v_dim);
-    cost->bytes = longest * a->n_kv_head * (a->head_dim + a->v_dim) * 2.0; // F16
+    cost->bytes = longest * a->n_kv_head * (a->head_dim + (a->v_in_k ? 0 : a->v_dim)) * 2.0; // F16
 }
 
 const struct op_desc op_attention = {
     .op = OP_ATTENTION,
     .name = "attention",
-    .doc = "q [n_head * head_dim, rows], k [n_kv * head_dim, rows], v [n_kv * v_dim, rows] -> [n_head * v_dim, rows]: "
-           "softmax(q k^T * scale) v over the session's positions up to the row's own",
-    .n_sources = 3,
+    .doc = "q [n_head * head_dim, rows], k [n_kv * head_dim, rows], v [n_kv * v_dim, rows] (or none: the first v_dim "
+           "of k),"
+           " sinks [n_head] -> [n_head * v_dim, rows]: softmax(q k^T * scale) v over the session's positions up to the "
+           "row's own; a sink is a score without a value",
+    .n_sources = 4,
+    .n_optional = 2,
     .infer = infer,
     .place = place,
     .cost = cost,

@@ -1,12 +1,6 @@
 // glu: a gated linear unit, activation(gate) · up. Source: Shazeer, GLU Variants Improve Transformer, 2020.
 #include "tensor/op.h"
 
-static void cost(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost)
-{
-    (void)n_past;
-    cost->f32_ops = 16.0 * (double)node->result->ne[0] * (double)n_rows; // the exponential's polynomial
-}
-
 const struct op_desc op_glu = {
     .op = OP_GLU,
     .name = "glu",
@@ -14,5 +8,5 @@ const struct op_desc op_glu = {
     .n_sources = 2,
     .infer = op_infer_same,
     .place = op_place_elementwise,
-    .cost = cost,
+    .cost = op_cost_transcendental,
 };

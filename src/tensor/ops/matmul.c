@@ -34,15 +34,7 @@ static void place(const struct node *node, const struct placement *have, struct 
 static void cost(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost)
 {
     (void)n_past;
-    const struct tensor *weight = node->sources[0];
-    const struct dtype_desc *dtype = dtype_get(weight->dtype);
-    double elements = (double)weight->ne[0] * (double)weight->ne[1];
-    double ops = 2.0 * elements * (double)n_rows;
-    if (node->attributes.precision == PRECISION_Q8)
-        cost->int8_ops = ops;
-    else
-        cost->f32_ops = ops;
-    cost->bytes = n_rows == 0 ? 0 : elements / dtype->block * dtype->bytes;
+    op_cost_product(node->sources[0], node->attributes.precision, n_rows == 0 ? 0 : 1, (double)n_rows, cost);
 }
 
 const struct op_desc op_matmul = {
