@@ -16,11 +16,26 @@ struct cpu_device {
 // n_threads ≥ 1. isa: "c", "avx2", "avx512", "neon", or NULL for the best that this CPU has.
 enum status cpu_device_create(size_t n_threads, const char *isa, struct device **device, struct error *error);
 
-// A weight on the CPU: matrices are packed, vectors (norms, biases) are F32.
+// A weight on the CPU: matrices (also a stack of them: experts, heads) are packed, vectors (norms, biases, a bias an
+// expert) are F32.
 struct cpu_weight {
-    struct packed packed; // format NULL: a vector
-    float *vector;        // [ne0 rounded up to 16]
+    struct packed packed; // of the first matrix; format NULL: vectors
+    size_t n;             // matrices, or vectors
+    size_t bytes;         // of one
+    float *vector;        // [n][ne0 rounded up to 16]
 };
+
+static inline struct packed cpu_weight_matrix(const struct cpu_weight *weight, size_t index)
+{
+    struct packed packed = weight->packed;
+    packed.data += index * weight->bytes;
+    return packed;
+}
+
+static inline const float *cpu_weight_vector(const struct cpu_weight *weight, size_t index)
+{
+    return weight->vector + index * (weight->bytes / sizeof(float));
+}
 
 struct weights {
     struct cpu_weight *items; // by tensor index

@@ -38,12 +38,32 @@ static void cut_between_heads(struct packed *packed, uint32_t head)
     packed->segments.grain = grain;
 }
 
-// What a weight takes: a multiple of 64 bytes.
-static size_t weight_bytes(const struct tensor *tensor, const struct cpu_weight *item)
+// What all matrices or vectors of a weight take: a multiple of 64 bytes.
+static size_t weight_bytes(const struct cpu_weight *item)
 {
-    if (item->packed.format == NULL)
-        return round_up(tensor->ne[0], 16) * sizeof(float);
-    return item->packed.n_panels * item->packed.panel_bytes;
+    return item->n * item->bytes;
+}
+
+// A bias an expert is a table of vectors, not a matrix.
+static bool is_bias_table(const struct graph *graph, const struct tensor *tensor)
+{
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const struct node *node = graph->nodes[i];
+        if ((node->op == OP_ADD_ID || node->op == OP_ADD_ID_SUM) && node->sources[1] == tensor)
+            return true;
+    }
+    return false;
+}
+
+static enum status describe_weight(const struct graph *graph, const struct tensor *tensor, struct cpu_weight *item,
+                                   struct error *error)
+{
+    bool vectors = tensor->n_dims == 1 || (tensor->dtype == DTYPE_F32 && is_bias_table(graph, tensor));
+    enum status status = vectors ? STATUS_OK : describe_matrix(tensor, &item->packed, error);
+    item->n = vectors ? tensor->ne[1] : tensor->ne[2];
+    item->bytes =
+        vectors ? round_up(tensor->ne[0], 16) * sizeof(float) : item->packed.n_panels * item->packed.panel_bytes;
+    return status;
 }
 
 enum status cpu_weights_describe(const struct graph *graph, struct weights *weights, struct error *error)
@@ -53,12 +73,11 @@ enum status cpu_weights_describe(const struct graph *graph, struct weights *weig
         return error_memory(error, "the weights");
     weights->n_items = graph->n_weights;
     for (size_t i = 0; i < graph->n_weights; i++) {
-        const struct tensor *tensor = graph->weights[i];
         struct cpu_weight *item = &weights->items[i];
-        enum status status = tensor->n_dims == 1 ? STATUS_OK : describe_matrix(tensor, &item->packed, error);
+        enum status status = describe_weight(graph, graph->weights[i], item, error);
         if (status != STATUS_OK)
             return status;
-        weights->bytes += weight_bytes(tensor, item);
+        weights->bytes += weight_bytes(item);
     }
     for (size_t n = 0; n < graph->n_nodes; n++) {
         const struct node *node = graph->nodes[n];
@@ -78,7 +97,7 @@ void cpu_weights_free(struct weights *weights)
 }
 
 // All weights lie in one piece of memory, so that small ones are on huge pages too.
-static enum status allocate(const struct graph *graph, struct weights *weights, struct error *error)
+static enum status allocate(struct weights *weights, struct error *error)
 {
     weights->memory = cpu_allocate(weights->bytes);
     if (weights->memory == NULL)
@@ -90,7 +109,7 @@ static enum status allocate(const struct graph *graph, struct weights *weights, 
             item->vector = (float *)(void *)at;
         else
             item->packed.data = at;
-        at += weight_bytes(graph->weights[i], item);
+        at += weight_bytes(item);
     }
     return STATUS_OK;
 }
@@ -122,72 +141,111 @@ static void advance(struct packing *packing, size_t index, size_t bytes)
     }
 }
 
-static enum status pack_vector(struct packing *packing, size_t i, uint8_t *bytes, struct error *error)
+// All vectors of a weight: they are few and short.
+static enum status pack_vectors(struct packing *packing, size_t i, uint8_t *bytes, struct error *error)
 {
     const struct tensor *tensor = packing->graph->weights[i];
     const struct dtype_desc *dtype = dtype_get(tensor->dtype);
-    float *vector = packing->weights->items[i].vector;
+    const struct cpu_weight *item = &packing->weights->items[i];
     size_t size = file_row_bytes(tensor);
     if (dtype->decode == NULL)
         return error_set(error, STATUS_UNSUPPORTED, "tensor '%s' is %s, which mote cannot read yet", tensor->name,
                          dtype->name);
-    enum status status = packing->reader->read(packing->reader->user, tensor, 0, bytes, size, error);
-    if (status != STATUS_OK)
-        return status;
-    dtype->decode(bytes, vector, tensor->ne[0]);
-    for (size_t j = tensor->ne[0]; j < round_up(tensor->ne[0], 16); j++)
-        vector[j] = 0.0f;
+    for (size_t v = 0; v < item->n; v++) {
+        float *vector = item->vector + v * (item->bytes / sizeof(float));
+        enum status status = packing->reader->read(packing->reader->user, tensor, v * size, bytes, size, error);
+        if (status != STATUS_OK)
+            return status;
+        dtype->decode(bytes, vector, tensor->ne[0]);
+        for (size_t j = tensor->ne[0]; j < round_up(tensor->ne[0], 16); j++)
+            vector[j] = 0.0f;
+    }
     return STATUS_OK;
 }
 
-// Panels of one weight that are read at a time.
+// Panels of one matrix that are read at a time.
 static size_t panels_at_once(const struct tensor *tensor)
 {
     size_t panels = READ_BYTES / (file_row_bytes(tensor) * PANEL_ROWS);
     return panels == 0 ? 1 : panels;
 }
 
-static enum status pack_panels(struct packing *packing, size_t i, size_t first, size_t n, uint8_t *bytes,
-                               struct error *error)
+// Panels of one matrix of a weight.
+struct piece {
+    size_t weight, matrix, first, n;
+};
+
+static enum status pack_panels(struct packing *packing, const struct piece *piece, uint8_t *bytes, struct error *error)
 {
-    const struct tensor *tensor = packing->graph->weights[i];
-    const struct packed *packed = &packing->weights->items[i].packed;
-    size_t row_bytes = file_row_bytes(tensor), begin = first * PANEL_ROWS, end = begin + n * PANEL_ROWS;
-    if (end > packed->n_rows)
-        end = packed->n_rows;
-    enum status status = packing->reader->read(packing->reader->user, tensor, begin * row_bytes, bytes,
+    const struct tensor *tensor = packing->graph->weights[piece->weight];
+    struct packed packed = cpu_weight_matrix(&packing->weights->items[piece->weight], piece->matrix);
+    size_t row_bytes = file_row_bytes(tensor), begin = piece->first * PANEL_ROWS, end = begin + piece->n * PANEL_ROWS;
+    if (end > packed.n_rows)
+        end = packed.n_rows;
+    size_t file_row = piece->matrix * tensor->rows_in_file + tensor->first_row + begin;
+    enum status status = packing->reader->read(packing->reader->user, tensor, file_row * row_bytes, bytes,
                                                (end - begin) * row_bytes, error);
     if (status != STATUS_OK)
         return status;
     for (size_t row = begin; row < end; row += PANEL_ROWS) {
         size_t rows = end - row < PANEL_ROWS ? end - row : PANEL_ROWS;
-        packed_pack_panel(packed, row / PANEL_ROWS, bytes + (row - begin) * row_bytes, row_bytes, rows);
+        packed_pack_panel(&packed, row / PANEL_ROWS, bytes + (row - begin) * row_bytes, row_bytes, rows);
     }
     return STATUS_OK;
 }
 
+// One piece of a weight, and what of the file it was.
+static enum status pack_piece(struct packing *packing, const struct piece *piece, uint8_t *bytes, size_t *done,
+                              struct error *error)
+{
+    size_t row_bytes = file_row_bytes(packing->graph->weights[piece->weight]);
+    if (packing->weights->items[piece->weight].packed.format == NULL) {
+        *done = row_bytes * packing->weights->items[piece->weight].n;
+        return pack_vectors(packing, piece->weight, bytes, error);
+    }
+    *done = piece->n * PANEL_ROWS * row_bytes;
+    return pack_panels(packing, piece, bytes, error);
+}
+
+// The piece behind this one, in order of weights, matrices and panels; false: there is none.
+static bool next_piece(const struct packing *packing, struct piece *piece)
+{
+    const struct weights *weights = packing->weights;
+    piece->first += piece->n;
+    while (piece->weight < weights->n_items) {
+        const struct cpu_weight *item = &weights->items[piece->weight];
+        bool vectors = item->packed.format == NULL;
+        size_t n_matrices = vectors ? 1 : item->n, n_panels = vectors ? 1 : item->packed.n_panels;
+        if (piece->first >= n_panels) {
+            piece->first = 0;
+            piece->matrix++;
+        }
+        if (piece->matrix < n_matrices) {
+            size_t at_once = vectors ? 1 : panels_at_once(packing->graph->weights[piece->weight]);
+            piece->n = n_panels - piece->first < at_once ? n_panels - piece->first : at_once;
+            return true;
+        }
+        piece->weight++;
+        piece->matrix = piece->first = 0;
+    }
+    return false;
+}
+
+// Each thread takes every n_threads-th piece.
 static enum status pack_share(struct packing *packing, size_t index, size_t n_threads, uint8_t *bytes,
                               struct error *error)
 {
-    size_t piece = 0; // pieces of all weights in order; each thread takes every n_threads-th
-    for (size_t i = 0; i < packing->weights->n_items; i++) {
-        const struct tensor *tensor = packing->graph->weights[i];
-        const struct packed *packed = &packing->weights->items[i].packed;
-        size_t n_panels = packed->format == NULL ? 1 : packed->n_panels;
-        size_t at_once = packed->format == NULL ? 1 : panels_at_once(tensor);
-        for (size_t first = 0; first < n_panels; first += at_once, piece++) {
-            if (piece % n_threads != index)
-                continue;
-            if (atomic_load(&packing->stop))
-                return STATUS_OK;
-            size_t n = n_panels - first < at_once ? n_panels - first : at_once;
-            enum status status = packed->format == NULL ? pack_vector(packing, i, bytes, error)
-                                                        : pack_panels(packing, i, first, n, bytes, error);
-            if (status != STATUS_OK)
-                return status;
-            advance(packing, index,
-                    packed->format == NULL ? file_row_bytes(tensor) : n * PANEL_ROWS * file_row_bytes(tensor));
-        }
+    struct piece piece = {0};
+    for (size_t number = 0; next_piece(packing, &piece); number++) {
+        if (number % n_threads != index)
+            continue;
+        if (atomic_load(&packing->stop))
+            return STATUS_OK;
+        size_t done = 0;
+        enum status status = pack_piece(packing, &piece, bytes, &done, error);
+        if (status != STATUS_OK)
+            return status;
+        advance(packing, index, done);
     }
     return STATUS_OK;
 }
@@ -199,7 +257,7 @@ static void pack_thread(void *user, size_t index, size_t n_threads)
     size_t size = READ_BYTES;
     for (size_t i = 0; i < packing->weights->n_items; i++) {
         const struct tensor *tensor = packing->graph->weights[i];
-        size_t needed = file_row_bytes(tensor) * (tensor->n_dims == 1 ? 1 : PANEL_ROWS);
+        size_t needed = file_row_bytes(tensor) * PANEL_ROWS;
         size = needed > size ? needed : size;
     }
     uint8_t *bytes = malloc(size);
@@ -225,10 +283,10 @@ enum status cpu_weights_pack(struct device *device, const struct graph *graph, c
     }
     struct packing packing = {.graph = graph, .reader = reader, .weights = weights, .errors = errors};
     for (size_t i = 0; i < graph->n_weights; i++)
-        packing.total += file_row_bytes(graph->weights[i]) * graph->weights[i]->ne[1];
+        packing.total += file_row_bytes(graph->weights[i]) * graph->weights[i]->ne[1] * graph->weights[i]->ne[2];
     enum status status = cpu_weights_describe(graph, weights, error);
     if (status == STATUS_OK)
-        status = allocate(graph, weights, error);
+        status = allocate(weights, error);
     if (status == STATUS_OK) {
         pool_run(cpu->pool, pack_thread, &packing);
         for (size_t i = 0; i < cpu->n_threads && status == STATUS_OK; i++) {
