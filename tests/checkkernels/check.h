@@ -75,6 +75,7 @@ void check_bench(struct check *check, void (*function)(void *user), void *user, 
 void check_sources(struct check *check);
 void check_products(struct check *check);
 void check_rows(struct check *check);
+void check_routes(struct check *check); // and pooling
 void check_attention(struct check *check);
 void check_exhaustive(struct check *check); // instead of the others
 

@@ -1,6 +1,5 @@
 // The functions of one number over all 2^32 floats, or one in `stride` blocks of 4096: minutes, so only when asked for.
-// The reference is the C table with
-// FMA instructions where there is one, since the other would take hours.
+// The reference is the C table with FMA instructions where there is one, since the other would take hours.
 #include "check.h"
 
 #include <stdio.h>
@@ -30,6 +29,18 @@ static size_t run_gelu(const struct kernels *kernels, struct blocks *b)
 {
     kernels->geglu(b->x, b->ones, BLOCK, b->row);
     return BLOCK;
+}
+
+static size_t run_clamped(const struct kernels *kernels, struct blocks *b)
+{
+    kernels->swiglu_clamped(b->x, b->x, BLOCK, 7.0f, 1.702f, b->row);
+    return BLOCK;
+}
+
+static size_t run_bfloat(const struct kernels *kernels, struct blocks *b)
+{
+    kernels->round_bf16(b->x, BLOCK, b->row);
+    return BLOCK + MAX_SEGMENTS;
 }
 
 static size_t run_half(const struct kernels *kernels, struct blocks *b)
@@ -75,4 +86,8 @@ void check_exhaustive(struct check *check)
         check_all(check, run_gelu);
     if (check_begin(check, check->tested->round_f16, "exhaustive round_f16"))
         check_all(check, run_half);
+    if (check_begin(check, check->tested->round_bf16, "exhaustive round_bf16"))
+        check_all(check, run_bfloat);
+    if (check_begin(check, check->tested->swiglu_clamped, "exhaustive swiglu_clamped"))
+        check_all(check, run_clamped);
 }

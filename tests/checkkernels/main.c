@@ -16,7 +16,7 @@ static const char usage[] =
     "  --filter TEXT   only kernels whose name contains TEXT (matvec_q8.q4_k, attend, swiglu …)\n"
     "  --table NAME    only this table: c, c-fma, avx2, avx512, neon\n"
     "  --digest HEX    what the reference's own results must come to with this seed, on every machine\n"
-    "  --exhaustive N  instead: exp, silu, gelu and rounding to half of all 2^32 floats (1: minutes), or of one in N\n"
+    "  --exhaustive N  instead: elementary functions and roundings of all 2^32 floats (1: minutes), or of one in N\n"
     "  --seed N        of the random inputs (printed)\n"
     "  --rounds N      how often everything is repeated with other inputs (default 1)\n"
     "  --bench-mb N    packed weights that the products' benches walk through (default 1)\n";
@@ -99,6 +99,7 @@ static size_t run_table(const struct options *options, const char *name, const s
     for (uint64_t round = 0; round < options->rounds && options->stride == 0; round++) {
         check_sources(&check);
         check_rows(&check);
+        check_routes(&check);
         check_products(&check);
         check_attention(&check);
     }

@@ -65,6 +65,66 @@ static void run_exp_minus(void *user)
     c->kernels->exp_minus(c->a, c->factor, c->n, c->y);
 }
 
+static void run_reglu(void *user)
+{
+    struct row_case *c = user;
+    c->kernels->reglu(c->a, c->b, c->n, c->y);
+}
+
+static void run_swiglu_clamped(void *user)
+{
+    struct row_case *c = user;
+    c->kernels->swiglu_clamped(c->a, c->b, c->n, 7.0f, 1.702f, c->y);
+}
+
+static void run_swiglu_clamped_tight(void *user)
+{
+    struct row_case *c = user;
+    c->kernels->swiglu_clamped(c->a, c->b, c->n, c->factor, 1.0f, c->y);
+}
+
+static void run_sigmoid(void *user)
+{
+    struct row_case *c = user;
+    c->kernels->sigmoid(c->a, c->n, c->y);
+}
+
+static void run_abs(void *user)
+{
+    struct row_case *c = user;
+    c->kernels->abs(c->a, c->n, c->y);
+}
+
+static void run_ceil(void *user)
+{
+    struct row_case *c = user;
+    c->kernels->ceil(c->a, c->n, c->y);
+}
+
+static void run_clamp(void *user)
+{
+    struct row_case *c = user;
+    c->kernels->clamp(c->a, -c->factor, c->factor, c->n, c->y);
+}
+
+static void run_div(void *user)
+{
+    struct row_case *c = user;
+    c->kernels->div(c->a, c->b, c->n, c->y);
+}
+
+static void run_exp(void *user)
+{
+    struct row_case *c = user;
+    c->kernels->exp(c->a, c->n, c->y);
+}
+
+static void run_log(void *user)
+{
+    struct row_case *c = user;
+    c->kernels->log(c->a, c->n, c->y);
+}
+
 // One operation on one case: out of place, and in place.
 static void check_row_case(struct check *check, void (*run)(void *user), struct row_case *c, size_t offset)
 {
@@ -235,7 +295,17 @@ void check_rows(struct check *check)
         {"scale", k->scale, run_scale, false},
         {"swiglu", k->swiglu, run_swiglu, true},
         {"geglu", k->geglu, run_geglu, true},
+        {"reglu", k->reglu, run_reglu, true},
+        {"swiglu_clamped", k->swiglu_clamped, run_swiglu_clamped, true},
+        {"swiglu_clamped.tight", k->swiglu_clamped, run_swiglu_clamped_tight, true},
+        {"sigmoid", k->sigmoid, run_sigmoid, true},
         {"exp_minus", k->exp_minus, run_exp_minus, true},
+        {"abs", k->abs, run_abs, false},
+        {"ceil", k->ceil, run_ceil, true},
+        {"clamp", k->clamp, run_clamp, true},
+        {"div", k->div, run_div, false},
+        {"exp", k->exp, run_exp, true},
+        {"log", k->log, run_log, true},
     };
     for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++) {
         if (!check_begin(check, operations[i].present, "%s", operations[i].name))

@@ -26,6 +26,18 @@ static void run_round(void *user)
     c->kernels->round_f16(c->x, c->k, &c->segments, c->row);
 }
 
+static void run_round_unscaled(void *user)
+{
+    struct source_case *c = user;
+    c->kernels->round_f16(c->x, c->k, NULL, c->row);
+}
+
+static void run_round_bf16(void *user)
+{
+    struct source_case *c = user;
+    c->kernels->round_bf16(c->x, c->k, c->row);
+}
+
 // Integers that lie exactly between two, and the largest.
 static void fill_ties(struct check *check, float *x, size_t n)
 {
@@ -66,7 +78,7 @@ static void check_quantize(struct check *check, size_t k, int input)
     guarded_free(&got);
 }
 
-static void check_round(struct check *check, size_t k, int input)
+static void check_round(struct check *check, void (*run)(void *user), size_t k, int input)
 {
     struct guarded x, expected = guarded_make(f32_row_bytes(k), 0), got = guarded_make(f32_row_bytes(k), 0);
     struct source_case c = {.k = k, .x = guarded_floats(&x, k, k % 3)};
@@ -76,14 +88,14 @@ static void check_round(struct check *check, size_t k, int input)
     if (check->bench) {
         c.kernels = check->tested;
         c.row = got.data;
-        check_bench(check, run_round, &c, 0, (double)k);
+        check_bench(check, run, &c, 0, (double)k);
     } else {
         c.kernels = check->reference;
         c.row = expected.data;
-        run_round(&c);
+        run(&c);
         c.kernels = check->tested;
         c.row = got.data;
-        run_round(&c);
+        run(&c);
         check_floats(check, "row", (const float *)(const void *)expected.data, c.row, f32_row_scales(k) + MAX_SEGMENTS);
         check_guards(check, &got);
     }
@@ -101,11 +113,22 @@ void check_sources(struct check *check)
             for (int input = 0; input <= INPUT_COUNT; input++)
                 check_quantize(check, block_sizes[i], input);
     }
-    if (check_begin(check, check->tested->round_f16, "round_f16")) {
+    const struct {
+        const char *name;
+        bool present;
+        void (*run)(void *user);
+    } rounds[] = {
+        {"round_f16", check->tested->round_f16, run_round},
+        {"round_f16.unscaled", check->tested->round_f16, run_round_unscaled},
+        {"round_bf16", check->tested->round_bf16, run_round_bf16},
+    };
+    for (size_t r = 0; r < sizeof(rounds) / sizeof(rounds[0]); r++) {
+        if (!check_begin(check, rounds[r].present, "%s", rounds[r].name))
+            continue;
         if (check->bench)
-            check_round(check, 4096, INPUT_NORMAL);
+            check_round(check, rounds[r].run, 4096, INPUT_NORMAL);
         for (size_t i = 0; i < sizeof(plain_sizes) / sizeof(plain_sizes[0]) && !check->bench; i++)
             for (int input = 0; input < INPUT_COUNT; input++)
-                check_round(check, plain_sizes[i], input);
+                check_round(check, rounds[r].run, plain_sizes[i], input);
     }
 }

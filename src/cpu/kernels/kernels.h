@@ -9,6 +9,7 @@
 
 #include "cpu/packed.h"
 #include "tensor/device.h"
+#include "tensor/graph.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,8 +75,11 @@ struct kernels {
     // ---- sources ----
     // x[k] → a Q8 row; k is a multiple of 32.
     void (*quantize_q8)(const float *x, size_t k, uint8_t *row);
-    // x[k] → an F32 row whose values are rounded to F16, range-exact by segment.
+    // x[k] → an F32 row whose values are rounded to F16, range-exact by segment. segments NULL: no range scale, what is
+    // beyond F16 becomes inf (for tests and benches that show what the scale is for).
     void (*round_f16)(const float *x, size_t k, const struct segments *segments, float *row);
+    // x[k] → an F32 row whose values are rounded to BF16. It has the exponents of F32: no scale.
+    void (*round_bf16)(const float *x, size_t k, float *row);
 
     // ---- products of one panel: 16 outputs ----
     // part_stride 0: y gets the sums of the contract's tree over the segments. Else there is no tree: segment s's 16
@@ -107,10 +111,29 @@ struct kernels {
     void (*add_scaled)(const float *x, float factor, size_t n, float *y);   // y = fma(factor, x, y); x is not y
     void (*swiglu)(const float *gate, const float *up, size_t n, float *y); // silu(gate) · up
     void (*geglu)(const float *gate, const float *up, size_t n, float *y);  // gelu(gate), tanh form, · up
-    void (*exp_minus)(const float *x, float max, size_t n, float *y);       // exp(x - max)
+    void (*reglu)(const float *gate, const float *up, size_t n, float *y);  // max(0, gate) · up; NaN stays
+    // g · sigmoid(alpha · g) · (u + 1) with g = min(gate, limit), u = clamp(up, -limit, limit); NaN stays.
+    void (*swiglu_clamped)(const float *gate, const float *up, size_t n, float limit, float alpha, float *y);
+    void (*sigmoid)(const float *x, size_t n, float *y);
+    void (*exp_minus)(const float *x, float max, size_t n, float *y); // exp(x - max)
     // Rotates pairs of the first n_rot elements in place. cos_sin: float cos[n_rot/2], then sin[n_rot/2].
     // neox: pairs (i, i + n_rot/2); else (2i, 2i + 1).
     void (*rope)(float *x, size_t n_rot, const float *cos_sin, bool neox);
+
+    // ---- primitives (one version in all tables); y may be the first source ----
+    void (*abs)(const float *x, size_t n, float *y);
+    void (*ceil)(const float *x, size_t n, float *y);
+    void (*clamp)(const float *x, float low, float high, size_t n, float *y); // NaN stays
+    void (*div)(const float *a, const float *b, size_t n, float *y);
+    void (*exp)(const float *x, size_t n, float *y);
+    void (*log)(const float *x, size_t n, float *y); // ±0: -inf; below 0: NaN
+    // y[i] for every window [i · stride, i · stride + kernel) within x and `padding` elements (fewer than kernel) on
+    // each side: the maximum (NaN where one is) or the mean of those elements of the window that are x's. y is not x.
+    void (*pool_1d)(const float *x, size_t n, bool max, size_t kernel, size_t stride, size_t padding, float *y);
+    // One token's logits[n_expert], with the selection bias [n_expert] or NULL → out: n_used experts, ascending, as
+    // floats, then their weights (docs/moe.md). The routing must be one that op_route accepts. Experts are valid
+    // whatever the logits are; where some are NaN, weights may be. scratch: route_scratch_floats.
+    void (*route)(const struct routing *routing, const float *logits, const float *bias, float *scratch, float *out);
 
     // ---- attention ----
     // n_q query heads (sharing one KV head) over one chunk, each from its own maximum, for one query position.
@@ -131,6 +154,12 @@ struct kernels {
 static inline size_t attend_scratch_floats(size_t n_q, size_t head_dim)
 {
     return (n_q * (KV_PAGE_POSITIONS + head_dim / 4 + head_dim / 32) + 31) / 16 * 16;
+}
+
+// Scores and keys of experts, and the groups.
+static inline size_t route_scratch_floats(const struct routing *routing)
+{
+    return 2 * (size_t)routing->n_expert + 2 * (size_t)(routing->n_group > 1 ? routing->n_group : 1);
 }
 
 // NULL where the build lacks it (other architecture) or the CPU does.

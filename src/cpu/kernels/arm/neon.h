@@ -364,6 +364,7 @@ void neon_gemm_f32(const struct packed *weight, const float *panel, const float 
 
 void neon_quantize_q8(const float *x, size_t k, uint8_t *row);
 void neon_round_f16(const float *x, size_t k, const struct segments *segments, float *row);
+void neon_round_bf16(const float *x, size_t k, float *row);
 void neon_rms_norm(const float *x, const float *weight, size_t n, float epsilon, float *y);
 void neon_add(const float *a, const float *b, size_t n, float *y);
 void neon_mul(const float *a, const float *b, size_t n, float *y);
@@ -372,6 +373,9 @@ void neon_add_scaled(const float *x, float factor, size_t n, float *y);
 void neon_add_parts(const float *parts, uint32_t n_segments, float *y);
 void neon_swiglu(const float *gate, const float *up, size_t n, float *y);
 void neon_geglu(const float *gate, const float *up, size_t n, float *y);
+void neon_reglu(const float *gate, const float *up, size_t n, float *y);
+void neon_swiglu_clamped(const float *gate, const float *up, size_t n, float limit, float alpha, float *y);
+void neon_sigmoid(const float *x, size_t n, float *y);
 void neon_exp_minus(const float *x, float max, size_t n, float *y);
 void neon_rope(float *x, size_t n_rot, const float *cos_sin, bool neox);
 

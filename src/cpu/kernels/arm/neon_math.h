@@ -75,6 +75,41 @@ NEON_INLINE float32x4_t neon_gelu(float32x4_t g)
     return vdivq_f32(g, vaddq_f32(neon_set(1.0f), neon_exp(vmulq_f32(g, w))));
 }
 
+NEON_INLINE float32x4_t neon_sigmoid_of(float32x4_t x)
+{
+    const float32x4_t one = neon_set(1.0f);
+    return vdivq_f32(one, vaddq_f32(one, neon_exp(vnegq_f32(x))));
+}
+
+NEON_INLINE float32x4_t neon_relu(float32x4_t g)
+{
+    return neon_max(neon_set(0.0f), g);
+}
+
+// a < b ? a : b, lane by lane; b where either is NaN.
+NEON_INLINE float32x4_t neon_min(float32x4_t a, float32x4_t b)
+{
+    return vbslq_f32(vcltq_f32(a, b), a, b);
+}
+
+NEON_INLINE float32x4_t neon_swiglu_clamped_of(float32x4_t gate, float32x4_t up, float32x4_t limit, float32x4_t alpha)
+{
+    const float32x4_t one = neon_set(1.0f), g = neon_min(limit, gate);
+    const float32x4_t u = neon_min(limit, neon_max(vnegq_f32(limit), up));
+    const float32x4_t e = neon_exp(vnegq_f32(vmulq_f32(alpha, g)));
+    return vmulq_f32(vdivq_f32(g, vaddq_f32(one, e)), vaddq_f32(u, one));
+}
+
+NEON_INLINE float32x4_t neon_round_bfloat(float32x4_t x)
+{
+    const uint32x4_t bits = vreinterpretq_u32_f32(x), magnitude = vandq_u32(bits, vdupq_n_u32(0x7fffffffu));
+    const uint32x4_t odd = vandq_u32(vshrq_n_u32(magnitude, 16), vdupq_n_u32(1));
+    uint32x4_t rounded = vaddq_u32(vaddq_u32(magnitude, vdupq_n_u32(0x7fff)), odd);
+    rounded = vminq_u32(vandq_u32(rounded, vdupq_n_u32(0xffff0000u)), vdupq_n_u32(0x7f7f0000u));
+    rounded = vorrq_u32(rounded, vandq_u32(bits, vdupq_n_u32(0x80000000u)));
+    return vreinterpretq_f32_u32(vbslq_u32(vcltq_u32(magnitude, vdupq_n_u32(0x7f800000u)), rounded, bits));
+}
+
 // The fold of 16 accumulators (element i in accumulator i mod 16): +8, +4, +2, +1.
 NEON_INLINE float neon_fold_16(const float32x4_t v[4])
 {

@@ -54,6 +54,17 @@ NEON_INLINE float32x4_t op_geglu(float32x4_t gate, float32x4_t up)
     return vmulq_f32(neon_gelu(gate), up);
 }
 
+NEON_INLINE float32x4_t op_reglu(float32x4_t gate, float32x4_t up)
+{
+    return vmulq_f32(neon_relu(gate), up);
+}
+
+NEON_INLINE float32x4_t op_sigmoid(float32x4_t x, float32x4_t unused)
+{
+    (void)unused;
+    return neon_sigmoid_of(x);
+}
+
 NEON_INLINE float32x4_t op_exp_minus(float32x4_t x, float32x4_t max)
 {
     return neon_exp(vsubq_f32(x, max));
@@ -101,6 +112,28 @@ void neon_swiglu(const float *gate, const float *up, size_t n, float *y)
 void neon_geglu(const float *gate, const float *up, size_t n, float *y)
 {
     map_row(op_geglu, gate, up, 0.0f, n, y);
+}
+
+void neon_reglu(const float *gate, const float *up, size_t n, float *y)
+{
+    map_row(op_reglu, gate, up, 0.0f, n, y);
+}
+
+void neon_sigmoid(const float *x, size_t n, float *y)
+{
+    map_row(op_sigmoid, x, NULL, 0.0f, n, y);
+}
+
+void neon_swiglu_clamped(const float *gate, const float *up, size_t n, float limit, float alpha, float *y)
+{
+    const float32x4_t limits = neon_set(limit), alphas = neon_set(alpha);
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        vst1q_f32(y + i, neon_swiglu_clamped_of(vld1q_f32(gate + i), vld1q_f32(up + i), limits, alphas));
+    if (i < n) {
+        const float32x4_t g = neon_load_part(gate + i, n - i), u = neon_load_part(up + i, n - i);
+        neon_store_part(y + i, n - i, neon_swiglu_clamped_of(g, u, limits, alphas));
+    }
 }
 
 void neon_exp_minus(const float *x, float max, size_t n, float *y)

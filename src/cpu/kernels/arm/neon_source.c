@@ -22,24 +22,47 @@ NEON_INLINE float32x4_t round_half4(float32x4_t x)
     return vcvt_f32_f16(vcvt_f16_f32(x));
 }
 
+// The zeros after k elements, and scales of 1.
+static void clear_row_end(size_t k, float *row)
+{
+    for (size_t i = k; i < f32_row_scales(k); i++)
+        row[i] = 0.0f;
+    for (size_t s = 0; s < MAX_SEGMENTS; s++)
+        row[f32_row_scales(k) + s] = 1.0f;
+}
+
+// Elements [i, end): times `down`, rounded to half.
+NEON_INLINE void round_range(const float *x, size_t i, size_t end, float down, float *row)
+{
+    for (; i + 4 <= end; i += 4)
+        vst1q_f32(row + i, round_half4(vmulq_n_f32(vld1q_f32(x + i), down)));
+    if (i < end)
+        neon_store_part(row + i, end - i, round_half4(vmulq_n_f32(neon_load_part(x + i, end - i), down)));
+}
+
 void neon_round_f16(const float *x, size_t k, const struct segments *segments, float *row)
 {
     float *scales = row + f32_row_scales(k);
-    for (size_t i = k; i < f32_row_scales(k); i++)
-        row[i] = 0.0f;
-    for (int s = 0; s < MAX_SEGMENTS; s++)
-        scales[s] = 1.0f;
-    for (uint32_t s = 0; s < segments->n; s++) {
-        size_t i, end;
-        segments_range(segments, s, k, &i, &end);
-        const int32_t e = half_exponent(neon_amax_bits(x + i, end - i));
-        const float down = power_of_two(-e);
-        for (; i + 4 <= end; i += 4)
-            vst1q_f32(row + i, round_half4(vmulq_n_f32(vld1q_f32(x + i), down)));
-        if (i < end)
-            neon_store_part(row + i, end - i, round_half4(vmulq_n_f32(neon_load_part(x + i, end - i), down)));
+    clear_row_end(k, row);
+    if (segments == NULL)
+        round_range(x, 0, k, 1.0f, row);
+    for (uint32_t s = 0; segments != NULL && s < segments->n; s++) {
+        size_t begin, end;
+        segments_range(segments, s, k, &begin, &end);
+        const int32_t e = half_exponent(neon_amax_bits(x + begin, end - begin));
+        round_range(x, begin, end, power_of_two(-e), row);
         scales[s] = power_of_two(e);
     }
+}
+
+void neon_round_bf16(const float *x, size_t k, float *row)
+{
+    size_t i = 0;
+    clear_row_end(k, row);
+    for (; i + 4 <= k; i += 4)
+        vst1q_f32(row + i, neon_round_bfloat(vld1q_f32(x + i)));
+    if (i < k)
+        neon_store_part(row + i, k - i, neon_round_bfloat(neon_load_part(x + i, k - i)));
 }
 
 // ---- pages of keys and values ----

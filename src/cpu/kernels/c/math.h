@@ -105,6 +105,84 @@ static inline float gelu_f32(float g)
     return g / (1.0f + exp_f32(g * w));
 }
 
+// sigmoid(x) = 1 / (1 + exp(-x)): 0 for -inf, 1 for inf.
+static inline float sigmoid_f32(float x)
+{
+    return 1.0f / (1.0f + exp_f32(-x));
+}
+
+// A gated unit's ReLU: 0 where g is below 0, else g, also where g is NaN or -0.
+static inline float relu_f32(float g)
+{
+    return max_f32(0.0f, g);
+}
+
+// gpt-oss' gated unit: g · sigmoid(alpha · g) · (u + 1) with g = min(gate, limit), u = clamp(up, -limit, limit). NaN
+// in either source stays.
+static inline float swiglu_clamped_f32(float gate, float up, float limit, float alpha)
+{
+    float g = limit < gate ? limit : gate;
+    float u = max_f32(-limit, up);
+    u = limit < u ? limit : u;
+    return g / (1.0f + exp_f32(-(alpha * g))) * (u + 1.0f);
+}
+
+// log(x), at most 0.6 ulp from the true value. ±0: -inf; below 0: NaN. x = m · 2^n with m in [√½, √2), f = m - 1:
+// log = n ln 2 + f - f²/2 + f³ P(f), where n · LN2_HIGH is exact and its sum with f is kept in two parts.
+static inline float log_f32(float x)
+{
+    const float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
+    if (!(x > 0.0f))
+        return x == 0.0f ? -INFINITY : float_from_bits(0x7fc00000u);
+    if (x > 0x1.fffffep127f)
+        return x;
+    int32_t n = 0;
+    if (x < 0x1p-126f) { // subnormal: exact in 2^25 times its size
+        x *= 0x1p25f;
+        n = -25;
+    }
+    int32_t whole = (int32_t)(float_bits(x) - 0x3f3504f3u) >> 23; // 0x3f3504f3: √½; rounds down
+    n += whole;
+    float f = float_from_bits(float_bits(x) - ((uint32_t)whole << 23)) - 1.0f; // exact
+    float p = 0x1.b2dbe6p-5f; // minimax of (log(1 + f) - f + f²/2) / f³
+    p = fmaf(p, f, -0x1.be8d16p-4f);
+    p = fmaf(p, f, 0x1.eff494p-4f);
+    p = fmaf(p, f, -0x1.01040ep-3f);
+    p = fmaf(p, f, 0x1.230302p-3f);
+    p = fmaf(p, f, -0x1.552f10p-3f);
+    p = fmaf(p, f, 0x1.99a542p-3f);
+    p = fmaf(p, f, -0x1.000070p-2f);
+    p = fmaf(p, f, 0x1.555548p-2f);
+    float square = f * f;
+    float small = fmaf(square * f, p, -0.5f * square);
+    small = fmaf((float)n, ln2_low, small);
+    float large = (float)n * ln2_high; // exact
+    float sum = large + f;
+    return sum + ((large - sum) + f + small); // (large - sum) + f: what rounding sum lost, exactly
+}
+
+// softplus(x) = log(1 + exp(x)), as max(x, 0) + log(1 + t) with t = exp(-|x|), so that neither side overflows; the
+// quotient restores what 1 + t rounded away. -inf: 0; inf: inf.
+static inline float softplus_f32(float x)
+{
+    float t = exp_f32(-fabsf(x));
+    float u = 1.0f + t;
+    float tail = log_f32(u) + (t - (u - 1.0f)) / u;
+    return (x > 0.0f ? x : 0.0f) + tail;
+}
+
+// To BF16, nearest even. What is finite stays finite: a magnitude that would round to infinity (from 0x1.ffp127 on)
+// becomes the largest, so sources in BF16 need no scale. inf and NaN stay as they are.
+static inline float round_bfloat(float x)
+{
+    uint32_t bits = float_bits(x), magnitude = bits & 0x7fffffffu;
+    if (magnitude >= 0x7f800000u)
+        return x;
+    uint32_t rounded = (magnitude + 0x7fff + (magnitude >> 16 & 1)) & 0xffff0000u;
+    rounded = rounded < 0x7f7f0000u ? rounded : 0x7f7f0000u;
+    return float_from_bits(rounded | (bits & 0x80000000u));
+}
+
 // The tree over S = n segment sums (or over any n ≤ 8 leaves): in place, the result in v[0].
 static inline float tree_add(float v[MAX_SEGMENTS], uint32_t n)
 {

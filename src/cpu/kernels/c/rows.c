@@ -49,6 +49,24 @@ void C_NAME(c_geglu)(const float *gate, const float *up, size_t n, float *y)
         y[i] = gelu_f32(gate[i]) * up[i];
 }
 
+void C_NAME(c_reglu)(const float *gate, const float *up, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = relu_f32(gate[i]) * up[i];
+}
+
+void C_NAME(c_swiglu_clamped)(const float *gate, const float *up, size_t n, float limit, float alpha, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = swiglu_clamped_f32(gate[i], up[i], limit, alpha);
+}
+
+void C_NAME(c_sigmoid)(const float *x, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = sigmoid_f32(x[i]);
+}
+
 void C_NAME(c_exp_minus)(const float *x, float max, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i++)

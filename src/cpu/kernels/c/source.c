@@ -19,13 +19,32 @@ void C_NAME(c_quantize_q8)(const float *x, size_t k, uint8_t *row)
     }
 }
 
-void C_NAME(c_round_f16)(const float *x, size_t k, const struct segments *segments, float *row)
+// The zeros after k elements, and scales of 1.
+static void clear_row_end(size_t k, float *row)
 {
     float *scales = row + f32_row_scales(k);
     for (size_t i = k; i < f32_row_scales(k); i++)
         row[i] = 0.0f;
     for (int s = 0; s < MAX_SEGMENTS; s++)
         scales[s] = 1.0f;
+}
+
+void C_NAME(c_round_bf16)(const float *x, size_t k, float *row)
+{
+    clear_row_end(k, row);
+    for (size_t i = 0; i < k; i++)
+        row[i] = round_bfloat(x[i]);
+}
+
+void C_NAME(c_round_f16)(const float *x, size_t k, const struct segments *segments, float *row)
+{
+    float *scales = row + f32_row_scales(k);
+    clear_row_end(k, row);
+    if (segments == NULL) {
+        for (size_t i = 0; i < k; i++)
+            row[i] = half_value(float_to_half(x[i]));
+        return;
+    }
     for (uint32_t s = 0; s < segments->n; s++) {
         size_t begin, end;
         segments_range(segments, s, k, &begin, &end);

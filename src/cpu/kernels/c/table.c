@@ -1,5 +1,6 @@
 // The table of the C kernels: the reference. One function serves every block format.
 #include "cpu/kernels/c/table.h"
+#include "cpu/kernels/c/shared.h"
 #include "cpu/kernels/tables.h"
 
 #define BLOCK_KINDS(function)                                                                                          \
@@ -14,6 +15,7 @@ const struct kernels C_NAME(kernels_table_c) = {
     .name = "c",
     .quantize_q8 = C_NAME(c_quantize_q8),
     .round_f16 = C_NAME(c_round_f16),
+    .round_bf16 = C_NAME(c_round_bf16),
     .matvec_q8 = {BLOCK_KINDS(c_matvec_q8)},
     .matvec_f32 = {PLAIN_KINDS(c_matvec_f32), BLOCK_KINDS(c_matvec_f32)},
     .unpack_q8 = {BLOCK_KINDS(c_unpack_q8)},
@@ -34,6 +36,9 @@ const struct kernels C_NAME(kernels_table_c) = {
     .add_scaled = C_NAME(c_add_scaled),
     .swiglu = C_NAME(c_swiglu),
     .geglu = C_NAME(c_geglu),
+    .reglu = C_NAME(c_reglu),
+    .swiglu_clamped = C_NAME(c_swiglu_clamped),
+    .sigmoid = C_NAME(c_sigmoid),
     .exp_minus = C_NAME(c_exp_minus),
     .rope = C_NAME(c_rope),
     .attend =
@@ -56,4 +61,5 @@ const struct kernels C_NAME(kernels_table_c) = {
             [KV_DTYPE_F16] = C_NAME(c_store_v_f16),
             [KV_DTYPE_Q8_0] = C_NAME(c_store_v_q8_0),
         },
+    SHARED_KERNELS(C_VARIANT),
 };

@@ -3,7 +3,7 @@
 #ifndef MOTE_CPU_KERNELS_C_TABLE_H
 #define MOTE_CPU_KERNELS_C_TABLE_H
 
-#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/c/shared.h" // declares the kernels that all tables share
 
 #define C_PASTE2(name, variant) name##_##variant
 #define C_PASTE(name, variant) C_PASTE2(name, variant)
@@ -11,6 +11,7 @@
 
 void C_NAME(c_quantize_q8)(const float *x, size_t k, uint8_t *row);
 void C_NAME(c_round_f16)(const float *x, size_t k, const struct segments *segments, float *row);
+void C_NAME(c_round_bf16)(const float *x, size_t k, float *row);
 
 void C_NAME(c_matvec_q8)(const struct packed *weight, size_t panel, const uint8_t *row, float *y, size_t part_stride);
 void C_NAME(c_matvec_f32)(const struct packed *weight, size_t panel, const float *row, float *y, size_t part_stride);
@@ -29,6 +30,9 @@ void C_NAME(c_scale)(const float *x, float factor, size_t n, float *y);
 void C_NAME(c_add_scaled)(const float *x, float factor, size_t n, float *y);
 void C_NAME(c_swiglu)(const float *gate, const float *up, size_t n, float *y);
 void C_NAME(c_geglu)(const float *gate, const float *up, size_t n, float *y);
+void C_NAME(c_reglu)(const float *gate, const float *up, size_t n, float *y);
+void C_NAME(c_swiglu_clamped)(const float *gate, const float *up, size_t n, float limit, float alpha, float *y);
+void C_NAME(c_sigmoid)(const float *x, size_t n, float *y);
 void C_NAME(c_exp_minus)(const float *x, float max, size_t n, float *y);
 void C_NAME(c_rope)(float *x, size_t n_rot, const float *cos_sin, bool neox);
 

@@ -385,6 +385,7 @@ void avx2_gemm_f32(const struct packed *weight, const float *panel, const float 
 
 void avx2_quantize_q8(const float *x, size_t k, uint8_t *row);
 void avx2_round_f16(const float *x, size_t k, const struct segments *segments, float *row);
+void avx2_round_bf16(const float *x, size_t k, float *row);
 void avx2_rms_norm(const float *x, const float *weight, size_t n, float epsilon, float *y);
 void avx2_add(const float *a, const float *b, size_t n, float *y);
 void avx2_mul(const float *a, const float *b, size_t n, float *y);
@@ -393,6 +394,9 @@ void avx2_add_scaled(const float *x, float factor, size_t n, float *y);
 void avx2_add_parts(const float *parts, uint32_t n_segments, float *y);
 void avx2_swiglu(const float *gate, const float *up, size_t n, float *y);
 void avx2_geglu(const float *gate, const float *up, size_t n, float *y);
+void avx2_reglu(const float *gate, const float *up, size_t n, float *y);
+void avx2_swiglu_clamped(const float *gate, const float *up, size_t n, float limit, float alpha, float *y);
+void avx2_sigmoid(const float *x, size_t n, float *y);
 void avx2_exp_minus(const float *x, float max, size_t n, float *y);
 void avx2_rope(float *x, size_t n_rot, const float *cos_sin, bool neox);
 

@@ -73,6 +73,37 @@ AVX2_INLINE __m256 avx2_gelu(__m256 g)
     return _mm256_div_ps(g, _mm256_add_ps(avx2_set(1.0f), avx2_exp(_mm256_mul_ps(g, w))));
 }
 
+AVX2_INLINE __m256 avx2_sigmoid_of(__m256 x)
+{
+    const __m256 one = avx2_set(1.0f);
+    return _mm256_div_ps(one, _mm256_add_ps(one, avx2_exp(_mm256_xor_ps(x, avx2_set(-0.0f)))));
+}
+
+AVX2_INLINE __m256 avx2_relu(__m256 g)
+{
+    return _mm256_max_ps(_mm256_setzero_ps(), g);
+}
+
+AVX2_INLINE __m256 avx2_swiglu_clamped_of(__m256 gate, __m256 up, __m256 limit, __m256 alpha)
+{
+    const __m256 one = avx2_set(1.0f), sign = avx2_set(-0.0f);
+    const __m256 g = _mm256_min_ps(limit, gate);
+    const __m256 u = _mm256_min_ps(limit, _mm256_max_ps(_mm256_xor_ps(limit, sign), up));
+    const __m256 e = avx2_exp(_mm256_xor_ps(_mm256_mul_ps(alpha, g), sign));
+    return _mm256_mul_ps(_mm256_div_ps(g, _mm256_add_ps(one, e)), _mm256_add_ps(u, one));
+}
+
+AVX2_INLINE __m256 avx2_round_bfloat(__m256 x)
+{
+    const __m256i bits = _mm256_castps_si256(x), magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(magnitude, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(magnitude, _mm256_set1_epi32(0x7fff)), odd);
+    rounded = _mm256_min_epi32(_mm256_and_si256(rounded, _mm256_set1_epi32(-0x10000)), _mm256_set1_epi32(0x7f7f0000));
+    rounded = _mm256_or_si256(rounded, _mm256_andnot_si256(_mm256_set1_epi32(0x7fffffff), bits));
+    const __m256i finite = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x7f800000), magnitude);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(bits, rounded, finite));
+}
+
 // The fold of 16 accumulators (element i in accumulator i mod 16): +8, +4, +2, +1.
 AVX2_INLINE float avx2_fold_16(__m256 low, __m256 high)
 {

@@ -65,6 +65,17 @@ AVX2_INLINE __m256 op_geglu(__m256 gate, __m256 up)
     return _mm256_mul_ps(avx2_gelu(gate), up);
 }
 
+AVX2_INLINE __m256 op_reglu(__m256 gate, __m256 up)
+{
+    return _mm256_mul_ps(avx2_relu(gate), up);
+}
+
+AVX2_INLINE __m256 op_sigmoid(__m256 x, __m256 unused)
+{
+    (void)unused;
+    return avx2_sigmoid_of(x);
+}
+
 AVX2_INLINE __m256 op_exp_minus(__m256 x, __m256 max)
 {
     return avx2_exp(_mm256_sub_ps(x, max));
@@ -113,6 +124,29 @@ void avx2_swiglu(const float *gate, const float *up, size_t n, float *y)
 void avx2_geglu(const float *gate, const float *up, size_t n, float *y)
 {
     map_row(op_geglu, gate, up, 0.0f, n, y);
+}
+
+void avx2_reglu(const float *gate, const float *up, size_t n, float *y)
+{
+    map_row(op_reglu, gate, up, 0.0f, n, y);
+}
+
+void avx2_sigmoid(const float *x, size_t n, float *y)
+{
+    map_row(op_sigmoid, x, NULL, 0.0f, n, y);
+}
+
+void avx2_swiglu_clamped(const float *gate, const float *up, size_t n, float limit, float alpha, float *y)
+{
+    const __m256 limits = avx2_set(limit), alphas = avx2_set(alpha);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i,
+                         avx2_swiglu_clamped_of(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i), limits, alphas));
+    if (i < n) {
+        const __m256 g = avx2_load_part(gate + i, n - i), u = avx2_load_part(up + i, n - i);
+        avx2_store_part(y + i, n - i, avx2_swiglu_clamped_of(g, u, limits, alphas));
+    }
 }
 
 void avx2_exp_minus(const float *x, float max, size_t n, float *y)

@@ -23,25 +23,48 @@ AVX2_INLINE __m128i to_half8(__m256 x)
     return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
 }
 
+// The zeros after k elements, and scales of 1.
+static void clear_row_end(size_t k, float *row)
+{
+    for (size_t i = k; i < f32_row_scales(k); i++)
+        row[i] = 0.0f;
+    _mm256_storeu_ps(row + f32_row_scales(k), avx2_set(1.0f));
+}
+
+// Elements [i, end): times `down`, rounded to half.
+AVX2_INLINE void round_range(const float *x, size_t i, size_t end, __m256 down, float *row)
+{
+    for (; i + 8 <= end; i += 8)
+        _mm256_storeu_ps(row + i, _mm256_cvtph_ps(to_half8(_mm256_mul_ps(_mm256_loadu_ps(x + i), down))));
+    if (i < end) {
+        const __m256 rest = _mm256_mul_ps(avx2_load_part(x + i, end - i), down);
+        avx2_store_part(row + i, end - i, _mm256_cvtph_ps(to_half8(rest)));
+    }
+}
+
 void avx2_round_f16(const float *x, size_t k, const struct segments *segments, float *row)
 {
     float *scales = row + f32_row_scales(k);
-    for (size_t i = k; i < f32_row_scales(k); i++)
-        row[i] = 0.0f;
-    _mm256_storeu_ps(scales, avx2_set(1.0f));
-    for (uint32_t s = 0; s < segments->n; s++) {
-        size_t i, end;
-        segments_range(segments, s, k, &i, &end);
-        const int32_t e = half_exponent(avx2_amax_bits(x + i, end - i));
-        const __m256 down = avx2_set(power_of_two(-e));
-        for (; i + 8 <= end; i += 8)
-            _mm256_storeu_ps(row + i, _mm256_cvtph_ps(to_half8(_mm256_mul_ps(_mm256_loadu_ps(x + i), down))));
-        if (i < end) {
-            const __m256 rest = _mm256_mul_ps(avx2_load_part(x + i, end - i), down);
-            avx2_store_part(row + i, end - i, _mm256_cvtph_ps(to_half8(rest)));
-        }
+    clear_row_end(k, row);
+    if (segments == NULL)
+        round_range(x, 0, k, avx2_set(1.0f), row);
+    for (uint32_t s = 0; segments != NULL && s < segments->n; s++) {
+        size_t begin, end;
+        segments_range(segments, s, k, &begin, &end);
+        const int32_t e = half_exponent(avx2_amax_bits(x + begin, end - begin));
+        round_range(x, begin, end, avx2_set(power_of_two(-e)), row);
         scales[s] = power_of_two(e);
     }
+}
+
+void avx2_round_bf16(const float *x, size_t k, float *row)
+{
+    size_t i = 0;
+    clear_row_end(k, row);
+    for (; i + 8 <= k; i += 8)
+        _mm256_storeu_ps(row + i, avx2_round_bfloat(_mm256_loadu_ps(x + i)));
+    if (i < k)
+        avx2_store_part(row + i, k - i, avx2_round_bfloat(avx2_load_part(x + i, k - i)));
 }
 
 // ---- pages of keys and values ----

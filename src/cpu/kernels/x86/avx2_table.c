@@ -1,4 +1,5 @@
 // The table of the AVX2 kernels.
+#include "cpu/kernels/c/shared.h"
 #include "cpu/kernels/tables.h"
 #include "cpu/kernels/x86/avx2.h"
 
@@ -11,6 +12,7 @@ const struct kernels kernels_table_avx2 = {
     .name = "avx2",
     .quantize_q8 = avx2_quantize_q8,
     .round_f16 = avx2_round_f16,
+    .round_bf16 = avx2_round_bf16,
     .matvec_q8 = {AVX2_BLOCK_FORMATS(MATVEC_Q8)},
     .matvec_f32 = {AVX2_BLOCK_FORMATS(MATVEC_F32) AVX2_PLAIN_FORMATS(MATVEC_F32)},
     .unpack_q8 = {AVX2_BLOCK_FORMATS(UNPACK_Q8)},
@@ -25,6 +27,9 @@ const struct kernels kernels_table_avx2 = {
     .add_scaled = avx2_add_scaled,
     .swiglu = avx2_swiglu,
     .geglu = avx2_geglu,
+    .reglu = avx2_reglu,
+    .swiglu_clamped = avx2_swiglu_clamped,
+    .sigmoid = avx2_sigmoid,
     .exp_minus = avx2_exp_minus,
     .rope = avx2_rope,
     .attend = {avx2_attend_f32, avx2_attend_f16, avx2_attend_q8_0},
@@ -32,4 +37,5 @@ const struct kernels kernels_table_avx2 = {
     .attend_finish = avx2_attend_finish,
     .store_k = {avx2_store_k_f32, avx2_store_k_f16, avx2_store_k_q8_0},
     .store_v = {avx2_store_v_f32, avx2_store_v_f16, avx2_store_v_q8_0},
+    SHARED_KERNELS(fma),
 };

@@ -22,6 +22,7 @@
 
 void avx512_quantize_q8(const float *x, size_t k, uint8_t *row);
 void avx512_round_f16(const float *x, size_t k, const struct segments *segments, float *row);
+void avx512_round_bf16(const float *x, size_t k, float *row);
 
 #define DECLARE_F32(NAME, name, ...)                                                                                   \
     void avx512_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,               \
@@ -56,6 +57,9 @@ void avx512_add_scaled(const float *x, float factor, size_t n, float *y);
 void avx512_add_parts(const float *parts, uint32_t n_segments, float *y);
 void avx512_swiglu(const float *gate, const float *up, size_t n, float *y);
 void avx512_geglu(const float *gate, const float *up, size_t n, float *y);
+void avx512_reglu(const float *gate, const float *up, size_t n, float *y);
+void avx512_swiglu_clamped(const float *gate, const float *up, size_t n, float limit, float alpha, float *y);
+void avx512_sigmoid(const float *x, size_t n, float *y);
 void avx512_exp_minus(const float *x, float max, size_t n, float *y);
 void avx512_rope(float *x, size_t n_rot, const float *cos_sin, bool neox);
 

@@ -67,6 +67,37 @@ static ALWAYS_INLINE __m512 avx512_gelu(__m512 g)
     return _mm512_div_ps(g, _mm512_add_ps(_mm512_set1_ps(1.0f), avx512_exp(_mm512_mul_ps(g, w))));
 }
 
+static ALWAYS_INLINE __m512 avx512_sigmoid_of(__m512 x)
+{
+    const __m512 one = _mm512_set1_ps(1.0f);
+    return _mm512_div_ps(one, _mm512_add_ps(one, avx512_exp(_mm512_xor_ps(x, _mm512_set1_ps(-0.0f)))));
+}
+
+static ALWAYS_INLINE __m512 avx512_relu(__m512 g)
+{
+    return _mm512_max_ps(_mm512_setzero_ps(), g);
+}
+
+static ALWAYS_INLINE __m512 avx512_swiglu_clamped_of(__m512 gate, __m512 up, __m512 limit, __m512 alpha)
+{
+    const __m512 one = _mm512_set1_ps(1.0f), sign = _mm512_set1_ps(-0.0f);
+    __m512 g = _mm512_min_ps(limit, gate);
+    __m512 u = _mm512_min_ps(limit, _mm512_max_ps(_mm512_xor_ps(limit, sign), up));
+    __m512 e = avx512_exp(_mm512_xor_ps(_mm512_mul_ps(alpha, g), sign));
+    return _mm512_mul_ps(_mm512_div_ps(g, _mm512_add_ps(one, e)), _mm512_add_ps(u, one));
+}
+
+static ALWAYS_INLINE __m512 avx512_round_bfloat(__m512 x)
+{
+    const __m512i sign = _mm512_set1_epi32(INT32_MIN);
+    __m512i bits = _mm512_castps_si512(x), magnitude = _mm512_andnot_si512(sign, bits);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(magnitude, 16), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(magnitude, _mm512_set1_epi32(0x7fff)), odd);
+    rounded = _mm512_min_epi32(_mm512_and_si512(rounded, _mm512_set1_epi32(-0x10000)), _mm512_set1_epi32(0x7f7f0000));
+    __mmask16 finite = _mm512_cmplt_epi32_mask(magnitude, _mm512_set1_epi32(0x7f800000));
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, finite, avx512_or_masked(rounded, bits, sign)));
+}
+
 // The fold of 16 accumulators: +8, +4, +2, +1.
 static ALWAYS_INLINE float avx512_fold_16(__m512 v)
 {

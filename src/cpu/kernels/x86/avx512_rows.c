@@ -57,6 +57,17 @@ static ALWAYS_INLINE __m512 op_geglu(__m512 gate, __m512 up)
     return _mm512_mul_ps(avx512_gelu(gate), up);
 }
 
+static ALWAYS_INLINE __m512 op_reglu(__m512 gate, __m512 up)
+{
+    return _mm512_mul_ps(avx512_relu(gate), up);
+}
+
+static ALWAYS_INLINE __m512 op_sigmoid(__m512 x, __m512 unused)
+{
+    (void)unused;
+    return avx512_sigmoid_of(x);
+}
+
 static ALWAYS_INLINE __m512 op_exp_minus(__m512 x, __m512 max)
 {
     return avx512_exp(_mm512_sub_ps(x, max));
@@ -103,6 +114,26 @@ void avx512_swiglu(const float *gate, const float *up, size_t n, float *y)
 void avx512_geglu(const float *gate, const float *up, size_t n, float *y)
 {
     map_row(op_geglu, gate, up, 0.0f, n, y);
+}
+
+void avx512_reglu(const float *gate, const float *up, size_t n, float *y)
+{
+    map_row(op_reglu, gate, up, 0.0f, n, y);
+}
+
+void avx512_sigmoid(const float *x, size_t n, float *y)
+{
+    map_row(op_sigmoid, x, NULL, 0.0f, n, y);
+}
+
+void avx512_swiglu_clamped(const float *gate, const float *up, size_t n, float limit, float alpha, float *y)
+{
+    const __m512 limits = _mm512_set1_ps(limit), alphas = _mm512_set1_ps(alpha);
+    for (size_t i = 0; i < n; i += 16) {
+        const __mmask16 mask = avx512_mask_16(n - i);
+        const __m512 g = _mm512_maskz_loadu_ps(mask, gate + i), u = _mm512_maskz_loadu_ps(mask, up + i);
+        _mm512_mask_storeu_ps(y + i, mask, avx512_swiglu_clamped_of(g, u, limits, alphas));
+    }
 }
 
 void avx512_exp_minus(const float *x, float max, size_t n, float *y)

@@ -55,23 +55,45 @@ static uint32_t largest_magnitude(const float *x, size_t n)
     return (uint32_t)_mm512_reduce_max_epi32(max);
 }
 
+// The zeros after k elements, and scales of 1.
+static void clear_row_end(size_t k, float *row)
+{
+    for (size_t i = k; i < f32_row_scales(k); i++)
+        row[i] = 0.0f;
+    _mm256_storeu_ps(row + f32_row_scales(k), _mm256_set1_ps(1.0f));
+}
+
+// Elements [begin, end): times `down`, rounded to half.
+static ALWAYS_INLINE void round_range(const float *x, size_t begin, size_t end, __m512 down, float *row)
+{
+    for (size_t i = begin; i < end; i += 16) {
+        __mmask16 mask = avx512_mask_16(end - i);
+        __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), down);
+        __m256i halves = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        _mm512_mask_storeu_ps(row + i, mask, _mm512_cvtph_ps(halves));
+    }
+}
+
 void avx512_round_f16(const float *x, size_t k, const struct segments *segments, float *row)
 {
     float *scales = row + f32_row_scales(k);
-    for (size_t i = k; i < f32_row_scales(k); i++)
-        row[i] = 0.0f;
-    _mm256_storeu_ps(scales, _mm256_set1_ps(1.0f));
-    for (uint32_t s = 0; s < segments->n; s++) {
+    clear_row_end(k, row);
+    if (segments == NULL)
+        round_range(x, 0, k, _mm512_set1_ps(1.0f), row);
+    for (uint32_t s = 0; segments != NULL && s < segments->n; s++) {
         size_t begin, end;
         segments_range(segments, s, k, &begin, &end);
         const int32_t e = half_exponent(largest_magnitude(x + begin, end - begin));
-        const __m512 down = _mm512_set1_ps(power_of_two(-e));
-        for (size_t i = begin; i < end; i += 16) {
-            __mmask16 mask = avx512_mask_16(end - i);
-            __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), down);
-            __m256i halves = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-            _mm512_mask_storeu_ps(row + i, mask, _mm512_cvtph_ps(halves));
-        }
+        round_range(x, begin, end, _mm512_set1_ps(power_of_two(-e)), row);
         scales[s] = power_of_two(e);
+    }
+}
+
+void avx512_round_bf16(const float *x, size_t k, float *row)
+{
+    clear_row_end(k, row);
+    for (size_t i = 0; i < k; i += 16) {
+        __mmask16 mask = avx512_mask_16(k - i);
+        _mm512_mask_storeu_ps(row + i, mask, avx512_round_bfloat(_mm512_maskz_loadu_ps(mask, x + i)));
     }
 }
