@@ -20,15 +20,24 @@ static const struct packed_format formats[PACKED_COUNT] = {
     {PACKED_Q4_K, DTYPE_Q4_K, SCALING_MIN32, 32, 288, 8, 64, 32, 0},
     {PACKED_Q5_K, DTYPE_Q5_K, SCALING_MIN32, 32, 352, 8, 64, 32, 0},
     {PACKED_Q6_K, DTYPE_Q6_K, SCALING_16, 32, 416, 8, 32, 32, 32},
+    {PACKED_MXFP4, DTYPE_MXFP4, SCALING_32, 32, 272, 0, 0, 32, MXFP4_ZERO},
 };
 
-// halves, sub-scales, low bits, high bits, offsets of sub-scales, low and high bits
+static const uint8_t mxfp4_codes[16] = {MXFP4_CODES};
+
+// halves, sub-scales, low bits, high bits, offsets of sub-scales, low and high bits, codes
 static const struct unit_layout layouts[PACKED_COUNT] = {
-    [PACKED_Q4_0] = {1, SUB_NONE, 4, 0, 32, 32, 288},   [PACKED_Q4_1] = {2, SUB_NONE, 4, 0, 64, 64, 320},
-    [PACKED_Q5_0] = {1, SUB_NONE, 4, 1, 32, 32, 288},   [PACKED_Q5_1] = {2, SUB_NONE, 4, 1, 64, 64, 320},
-    [PACKED_Q8_0] = {1, SUB_NONE, 8, 0, 32, 32, 544},   [PACKED_Q2_K] = {0, SUB_NIBBLES, 2, 0, 0, 32, 160},
-    [PACKED_Q3_K] = {0, SUB_I8, 2, 1, 0, 32, 160},      [PACKED_Q4_K] = {0, SUB_U8_PAIR, 4, 0, 0, 32, 288},
-    [PACKED_Q5_K] = {0, SUB_U8_PAIR, 4, 1, 0, 32, 288}, [PACKED_Q6_K] = {0, SUB_I8, 4, 2, 0, 32, 288},
+    [PACKED_Q4_0] = {1, SUB_NONE, 4, 0, 32, 32, 288, NULL},
+    [PACKED_Q4_1] = {2, SUB_NONE, 4, 0, 64, 64, 320, NULL},
+    [PACKED_Q5_0] = {1, SUB_NONE, 4, 1, 32, 32, 288, NULL},
+    [PACKED_Q5_1] = {2, SUB_NONE, 4, 1, 64, 64, 320, NULL},
+    [PACKED_Q8_0] = {1, SUB_NONE, 8, 0, 32, 32, 544, NULL},
+    [PACKED_Q2_K] = {0, SUB_NIBBLES, 2, 0, 0, 32, 160, NULL},
+    [PACKED_Q3_K] = {0, SUB_I8, 2, 1, 0, 32, 160, NULL},
+    [PACKED_Q4_K] = {0, SUB_U8_PAIR, 4, 0, 0, 32, 288, NULL},
+    [PACKED_Q5_K] = {0, SUB_U8_PAIR, 4, 1, 0, 32, 288, NULL},
+    [PACKED_Q6_K] = {0, SUB_I8, 4, 2, 0, 32, 288, NULL},
+    [PACKED_MXFP4] = {0, SUB_EXPONENT, 4, 0, 0, 16, 272, mxfp4_codes},
 };
 
 const struct packed_format *packed_format_of(enum dtype dtype)

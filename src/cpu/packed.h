@@ -14,6 +14,7 @@
 //   Q5_0   d f16[16], nibbles[256], high bits[64]
 //   Q5_1   d f16[16], m f16[16], nibbles[256], high bits[64]
 //   Q8_0   d f16[16], bytes[512] (q + 128)
+//   MXFP4  exponent u8[16], nibbles[256]; q = MXFP4_CODES[nibble], d = 2^(exponent - 128)
 //   Q2_K   (scale | min << 4) u8 [2 halves][16], two-bit[128]                   d f16[16], dmin f16[16]
 //   Q3_K   sub-scale i8 [2][16], two-bit[128], high bits[64]; q = bits - 4      d f16[16]
 //   Q4_K   scale u8[16], min u8[16], nibbles[256]                               d f16[16], dmin f16[16]
@@ -48,12 +49,13 @@ enum packed_kind {
     PACKED_Q4_K,
     PACKED_Q5_K,
     PACKED_Q6_K,
+    PACKED_MXFP4,
     PACKED_COUNT,
 };
 
 // How a block of 32 is scaled after its integer dot product.
 enum scaling {
-    SCALING_32,    // one scale (Q4_0, Q5_0, Q8_0)
+    SCALING_32,    // one scale (Q4_0, Q5_0, Q8_0, MXFP4)
     SCALING_MIN32, // one scale, one minimum (Q4_1, Q5_1, Q4_K, Q5_K)
     SCALING_16,    // two integer sub-scales (Q3_K, Q6_K)
     SCALING_MIN16, // two integer sub-scales and two integer sub-minimums (Q2_K)
@@ -70,7 +72,7 @@ struct packed_format {
     uint32_t super_units; // units of a super-block: 8, or 0 where there are none
     uint32_t super_bytes; // bytes of the super-block values of 16 rows
     uint32_t grain;       // the contract's grain in elements: segments are cut there (32; 16 for plain types)
-    int zero;             // subtracted from the unsigned q: 8, 16, 128, 4, 32 or 0
+    int zero;             // subtracted from the unsigned q: 8, 16, 128, 12, 4, 32 or 0
 };
 
 // NULL: mote has no packed form of that dtype.

@@ -8,12 +8,14 @@
 
 enum sub_scales {
     SUB_NONE,
-    SUB_U8_PAIR, // scale u8[16], min u8[16]: one of each a unit (Q4_K, Q5_K)
-    SUB_I8,      // scale i8 [2][16]: one a half (Q3_K, Q6_K)
-    SUB_NIBBLES, // (scale | min << 4) u8 [2][16]: one a half (Q2_K)
+    SUB_U8_PAIR,  // scale u8[16], min u8[16]: one of each a unit (Q4_K, Q5_K)
+    SUB_I8,       // scale i8 [2][16]: one a half (Q3_K, Q6_K)
+    SUB_NIBBLES,  // (scale | min << 4) u8 [2][16]: one a half (Q2_K)
+    SUB_EXPONENT, // exponent u8[16]: the scale itself; there are no halves (MXFP4)
 };
 
-// A unit of a block format is [halves][sub-scales][low bits][high bits]; see cpu/packed.h.
+// A unit of a block format is [halves][sub-scales][low bits][high bits]; see cpu/packed.h. Between sub_offset and
+// low_offset lie 0, 16 or 32 bytes of sub-scales.
 struct unit_layout {
     uint8_t n_halves; // F16 values a row before the integers: d, then m (0 where d lies in the super-block)
     enum sub_scales sub;
@@ -22,6 +24,7 @@ struct unit_layout {
     uint16_t sub_offset;  // bytes
     uint16_t low_offset;  // bytes
     uint16_t high_offset; // bytes
+    const uint8_t *codes; // what the stored nibbles stand for [16]; NULL: themselves
 };
 
 // For a block format.
@@ -67,6 +70,11 @@ static inline void unit_read_q(const struct unit_layout *layout, const uint8_t *
         for (int row = 0; row < PANEL_ROWS; row++)
             q[group][row] |= ((words[row] >> place.high_shift) & high_mask) << layout->low_bits;
     }
+    if (layout->codes != NULL) {
+        uint8_t *bytes = (uint8_t *)q;
+        for (int i = 0; i < 32 * PANEL_ROWS; i++)
+            bytes[i] = layout->codes[bytes[i]];
+    }
 }
 
 // The integers of one row of a unit.
@@ -81,6 +89,8 @@ static inline void unit_read_row(const struct unit_layout *layout, const uint8_t
             if (layout->high_bits > 0)
                 q[4 * group + i] |=
                     (uint8_t)((high[i] >> place.high_shift & ((1 << layout->high_bits) - 1)) << layout->low_bits);
+            if (layout->codes != NULL)
+                q[4 * group + i] = layout->codes[q[4 * group + i]];
         }
     }
 }

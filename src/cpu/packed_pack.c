@@ -7,9 +7,9 @@
 
 // One row's 32 elements of a block format, taken apart.
 struct unit_values {
-    uint8_t q[32];      // unsigned: the format's zero point not subtracted
+    uint8_t q[32];      // as stored: the format's zero point not subtracted, codes not looked up
     uint16_t halves[2]; // d, and m or dmin (bits)
-    uint8_t sub[2];     // bytes as packed: [scale, min] or the two halves' sub-scales
+    uint8_t sub[2];     // bytes as packed: [scale, min], the two halves' sub-scales, or an exponent
 };
 
 static void split_nibbles(const uint8_t *bytes, uint8_t *q)
@@ -74,6 +74,14 @@ static void read_q8_0(const uint8_t *row, size_t unit, struct unit_values *out)
     out->halves[0] = read_u16(block, 0);
     for (int i = 0; i < 32; i++)
         out->q[i] = block[2 + i] ^ 0x80; // + 128
+}
+
+// exponent u8, q[16]
+static void read_mxfp4(const uint8_t *row, size_t unit, struct unit_values *out)
+{
+    const uint8_t *block = row + unit * 17;
+    out->sub[0] = block[0];
+    split_nibbles(block + 1, out->q);
 }
 
 // The K-quants: a block of 256 holds 8 units; `unit % 8` is the sub-block. Two-bit planes: sub-block 4h + j lies at
@@ -181,9 +189,9 @@ static void read_q6_k(const uint8_t *row, size_t unit, struct unit_values *out)
 
 typedef void (*unit_reader)(const uint8_t *row, size_t unit, struct unit_values *out);
 static const unit_reader unit_readers[PACKED_COUNT] = {
-    [PACKED_Q4_0] = read_q4_0, [PACKED_Q4_1] = read_q4_1, [PACKED_Q5_0] = read_q5_0, [PACKED_Q5_1] = read_q5_1,
-    [PACKED_Q8_0] = read_q8_0, [PACKED_Q2_K] = read_q2_k, [PACKED_Q3_K] = read_q3_k, [PACKED_Q4_K] = read_q4_k,
-    [PACKED_Q5_K] = read_q5_k, [PACKED_Q6_K] = read_q6_k,
+    [PACKED_Q4_0] = read_q4_0, [PACKED_Q4_1] = read_q4_1, [PACKED_Q5_0] = read_q5_0,   [PACKED_Q5_1] = read_q5_1,
+    [PACKED_Q8_0] = read_q8_0, [PACKED_Q2_K] = read_q2_k, [PACKED_Q3_K] = read_q3_k,   [PACKED_Q4_K] = read_q4_k,
+    [PACKED_Q5_K] = read_q5_k, [PACKED_Q6_K] = read_q6_k, [PACKED_MXFP4] = read_mxfp4,
 };
 
 // Puts the integers of one row into a unit.
@@ -213,6 +221,7 @@ static void pack_blocks(const struct packed *packed, uint8_t *panel, const uint8
     const unit_reader read_unit = unit_readers[format->kind];
     const size_t n_units = packed->k / format->unit;
     const size_t n_halves = layout->n_halves > 0 ? layout->n_halves : format->super_bytes / 32;
+    const size_t n_sub = (size_t)(layout->low_offset - layout->sub_offset) / 16;
     for (size_t i = 0; i < n_units; i++) {
         uint8_t *unit = panel + i * format->unit_bytes;
         uint8_t *halves = panel + unit_halves_offset(packed, i);
@@ -221,9 +230,8 @@ static void pack_blocks(const struct packed *packed, uint8_t *panel, const uint8
             read_unit(rows + row * row_bytes, packed->super_offset + i, &values);
             for (size_t j = 0; j < n_halves; j++)
                 memcpy(halves + 32 * j + 2 * row, &values.halves[j], 2);
-            if (layout->sub != SUB_NONE)
-                for (size_t j = 0; j < 2; j++)
-                    unit[layout->sub_offset + 16 * j + row] = values.sub[j];
+            for (size_t j = 0; j < n_sub; j++)
+                unit[layout->sub_offset + 16 * j + row] = values.sub[j];
             write_q(layout, unit, row, values.q);
         }
     }

@@ -9,10 +9,11 @@ static void read_sub_scales(enum sub_scales kind, const uint8_t *sub, size_t row
 {
     for (int half = 0; half < 2; half++) {
         const uint8_t byte = sub[16 * half + row];
+        scale[half] = 1.0f;
+        min[half] = 1.0f;
         switch (kind) {
         case SUB_NONE:
-            scale[half] = 1.0f;
-            min[half] = 1.0f;
+        case SUB_EXPONENT:
             break;
         case SUB_U8_PAIR:
             scale[half] = (float)sub[row];
@@ -20,7 +21,6 @@ static void read_sub_scales(enum sub_scales kind, const uint8_t *sub, size_t row
             break;
         case SUB_I8:
             scale[half] = (float)(int8_t)byte;
-            min[half] = 1.0f;
             break;
         case SUB_NIBBLES:
             scale[half] = (float)(byte & 15);
@@ -38,7 +38,8 @@ static void read_unit_row(const struct packed *packed, const uint8_t *panel, siz
     const uint8_t *unit = panel + index * format->unit_bytes;
     const uint8_t *halves = panel + unit_halves_offset(packed, index);
     const bool has_min = format->scaling == SCALING_MIN32 || format->scaling == SCALING_MIN16;
-    const float d = half_to_float(read_u16(halves, row));
+    const float d = layout->sub == SUB_EXPONENT ? mxfp4_scale(unit[layout->sub_offset + row])
+                                                : half_to_float(read_u16(halves, row));
     // Q4_1 and Q5_1 add their m, the K-quants subtract dmin · min.
     float dmin = has_min ? half_to_float(read_u16(halves, 16 + row)) : 0.0f;
     if (layout->sub == SUB_NONE)

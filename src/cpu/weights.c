@@ -16,7 +16,7 @@ static enum status describe_matrix(const struct tensor *tensor, struct packed *p
         return error_set(
             error, STATUS_UNSUPPORTED,
             "tensor '%s' is %s, which mote cannot compute with yet (it can with f32, f16, bf16, q8_0, q4_0, "
-            "q4_1, q5_0, q5_1, q2_k … q6_k)",
+            "q4_1, q5_0, q5_1, q2_k … q6_k, mxfp4)",
             tensor->name, dtype_get(tensor->dtype)->name);
     packed_describe(packed, format, tensor->ne[1], tensor->ne[0], 0);
     return STATUS_OK;

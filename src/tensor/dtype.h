@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 // The numbers are those of GGUF (ggml_type).
 enum dtype {
@@ -67,5 +68,20 @@ float half_to_float(uint16_t bits);
 uint16_t float_to_half(float value);
 float bfloat_to_float(uint16_t bits);
 uint16_t float_to_bfloat(float value);
+
+// MXFP4's elements are E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. Here doubled, so that they are integers,
+// plus MXFP4_ZERO, so that none is negative; by nibble. The scale that goes with them is half of the format's.
+#define MXFP4_CODES 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0
+enum { MXFP4_ZERO = 12 };
+
+// 2^(exponent - 128), exact for all 256: subnormal for 0 and 1. (The standard has NaN for 255; files do not have it,
+// and other engines read it as the power of two that it would be, and so does mote.)
+static inline float mxfp4_scale(uint8_t exponent)
+{
+    const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : (uint32_t)(exponent - 1) << 23;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
 #endif

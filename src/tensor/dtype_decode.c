@@ -109,6 +109,18 @@ void decode_q8_0(const void *blocks, float *values, size_t n)
     }
 }
 
+// exponent, q [16]
+void decode_mxfp4(const void *blocks, float *values, size_t n)
+{
+    static const uint8_t codes[16] = {MXFP4_CODES};
+    const uint8_t *block = blocks;
+    for (size_t i = 0; i < n; i += QK, block += 17) {
+        float d = mxfp4_scale(block[0]);
+        for (int e = 0; e < QK; e++)
+            *values++ = d * (float)(codes[quant_4(block + 1, e)] - MXFP4_ZERO);
+    }
+}
+
 // Two bits of element e of a super-block: each 128 elements lie in 32 bytes, four to a byte, 32 elements apart.
 static int quant_2(const uint8_t *q, int e)
 {

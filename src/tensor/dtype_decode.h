@@ -17,6 +17,7 @@ void decode_q4_1(const void *blocks, float *values, size_t n);
 void decode_q5_0(const void *blocks, float *values, size_t n);
 void decode_q5_1(const void *blocks, float *values, size_t n);
 void decode_q8_0(const void *blocks, float *values, size_t n);
+void decode_mxfp4(const void *blocks, float *values, size_t n);
 void decode_q2_k(const void *blocks, float *values, size_t n);
 void decode_q3_k(const void *blocks, float *values, size_t n);
 void decode_q4_k(const void *blocks, float *values, size_t n);

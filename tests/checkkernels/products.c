@@ -14,17 +14,19 @@ enum { N_BLOCK_SIZES = sizeof(block_sizes) / sizeof(block_sizes[0]) };
 enum { N_PLAIN_SIZES = sizeof(plain_sizes) / sizeof(plain_sizes[0]) };
 enum { MAX_TOKENS = 13 };
 
-// Where a file's block holds its F16 scales (d, then m or dmin); 0xffff: none.
+// Where a file's block holds its F16 scales (d, then m or dmin); 0xffff: none. (MXFP4's exponent is byte 0.)
 struct block_halves {
     enum dtype dtype;
     uint16_t offset[2];
 };
 static const struct block_halves block_halves[] = {
-    {DTYPE_Q4_0, {0, 0xffff}},      {DTYPE_Q4_1, {0, 2}},          {DTYPE_Q5_0, {0, 0xffff}},
-    {DTYPE_Q5_1, {0, 2}},           {DTYPE_Q8_0, {0, 0xffff}},     {DTYPE_Q2_K, {80, 82}},
-    {DTYPE_Q3_K, {108, 0xffff}},    {DTYPE_Q4_K, {0, 2}},          {DTYPE_Q5_K, {0, 2}},
-    {DTYPE_Q6_K, {208, 0xffff}},    {DTYPE_F32, {0xffff, 0xffff}}, {DTYPE_F16, {0xffff, 0xffff}},
-    {DTYPE_BF16, {0xffff, 0xffff}},
+    {DTYPE_Q4_0, {0, 0xffff}},      {DTYPE_Q4_1, {0, 2}},
+    {DTYPE_Q5_0, {0, 0xffff}},      {DTYPE_Q5_1, {0, 2}},
+    {DTYPE_Q8_0, {0, 0xffff}},      {DTYPE_Q2_K, {80, 82}},
+    {DTYPE_Q3_K, {108, 0xffff}},    {DTYPE_Q4_K, {0, 2}},
+    {DTYPE_Q5_K, {0, 2}},           {DTYPE_Q6_K, {208, 0xffff}},
+    {DTYPE_F32, {0xffff, 0xffff}},  {DTYPE_F16, {0xffff, 0xffff}},
+    {DTYPE_BF16, {0xffff, 0xffff}}, {DTYPE_MXFP4, {0xffff, 0xffff}},
 };
 enum { N_DTYPES = sizeof(block_halves) / sizeof(block_halves[0]) };
 
@@ -51,6 +53,18 @@ static uint16_t random_half(struct check *check, enum weight_values weights)
     return (uint16_t)(0x1400 + (random & 0x87ff)); // ± 2^-10 to 2^-8
 }
 
+// The exponents of MXFP4: 255 has products that are infinite.
+static uint8_t random_exponent(struct check *check, enum weight_values weights)
+{
+    static const uint8_t edges[] = {0, 1, 2, 3, 127, 128, 200, 251, 252, 253, 254, 255};
+    const uint64_t random = check_random(check);
+    if (weights == WEIGHTS_SCALES)
+        return edges[random % 9];
+    if (weights == WEIGHTS_SPECIAL && random % 4 == 0)
+        return edges[9 + (random >> 8) % 3];
+    return (uint8_t)(114 + random % 16);
+}
+
 // One row in the file's layout.
 static void fill_row(struct check *check, const struct block_halves *halves, enum weight_values weights, uint8_t *row,
                      size_t n_blocks, size_t block_bytes)
@@ -59,12 +73,15 @@ static void fill_row(struct check *check, const struct block_halves *halves, enu
     const bool random = weights == WEIGHTS_RANDOM || weights >= WEIGHTS_SCALES;
     for (size_t i = 0; i < n_blocks * block_bytes; i++)
         row[i] = random ? (uint8_t)check_random(check) : patterns[weights];
-    for (size_t i = 0; i < n_blocks; i++)
+    for (size_t i = 0; i < n_blocks; i++) {
+        if (halves->dtype == DTYPE_MXFP4)
+            row[i * block_bytes] = random_exponent(check, weights);
         for (int j = 0; j < 2; j++)
             if (halves->offset[j] != 0xffff) {
                 uint16_t half = random_half(check, weights);
                 memcpy(row + i * block_bytes + halves->offset[j], &half, sizeof(half));
             }
+    }
 }
 
 // A row of a plain type: of the input kinds that go with weights, so that a product meets more than N(0, 1).

@@ -159,6 +159,26 @@ static void test_plain(void **state)
     dtype_get(DTYPE_Q4_0)->decode(NULL, values, 0);
 }
 
+// Every exponent and every nibble, in F64: 2^(e - 127) times E2M1. Beyond F32's range: infinite.
+static void test_mxfp4(void **state)
+{
+    (void)state;
+    static const double e2m1[16] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
+    for (int exponent = 0; exponent < 256; exponent++) {
+        uint8_t block[17] = {(uint8_t)exponent};
+        float values[32];
+        for (int i = 0; i < 16; i++)
+            block[1 + i] = (uint8_t)(i | (15 - i) << 4);
+        dtype_get(DTYPE_MXFP4)->decode(block, values, 32);
+        for (int i = 0; i < 16; i++) {
+            assert_true(values[i] == (float)ldexp(e2m1[i], exponent - 127));
+            assert_true(values[16 + i] == (float)ldexp(e2m1[15 - i], exponent - 127));
+            assert_true(exponent > 252 || isfinite(values[i]));
+        }
+        assert_true((double)mxfp4_scale((uint8_t)exponent) == ldexp(1, exponent - 128));
+    }
+}
+
 static void *read_whole(const struct gguf *file, const struct gguf_tensor *tensor)
 {
     struct error error;
@@ -217,7 +237,7 @@ static unsigned check_blocks(const char *path)
 static void test_blocks(void **state)
 {
     (void)state;
-    assert_int_equal(check_blocks(TEST_DATA "/blocks.gguf"), 10);
+    assert_int_equal(check_blocks(TEST_DATA "/blocks.gguf"), 11);
 }
 
 static void test_shared_blocks(void **state)
@@ -226,16 +246,15 @@ static void test_shared_blocks(void **state)
     char path[4096];
     if (!test_shared_path(path, sizeof path, "fixtures/blocks/blocks.gguf"))
         return;
-    assert_int_equal(check_blocks(path), 12);
+    assert_int_equal(check_blocks(path), 13);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),         cmocka_unit_test(test_half_exhaustive),
-        cmocka_unit_test(test_half_rounding), cmocka_unit_test(test_bfloat),
-        cmocka_unit_test(test_plain),         cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_shared_blocks),
+        cmocka_unit_test(test_table),  cmocka_unit_test(test_half_exhaustive), cmocka_unit_test(test_half_rounding),
+        cmocka_unit_test(test_bfloat), cmocka_unit_test(test_plain),           cmocka_unit_test(test_mxfp4),
+        cmocka_unit_test(test_blocks), cmocka_unit_test(test_shared_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

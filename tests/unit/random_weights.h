@@ -24,11 +24,13 @@ static float random_float(void) // [-1, 1)
     return (float)((double)(int64_t)random_bits() * 0x1p-63);
 }
 
-static const enum dtype dtypes[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
-                                    DTYPE_Q8_0, DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
+static const enum dtype dtypes[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q4_0, DTYPE_Q4_1,
+                                    DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0, DTYPE_Q2_K, DTYPE_Q3_K,
+                                    DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_MXFP4};
 enum { N_DTYPES = sizeof(dtypes) / sizeof(dtypes[0]) };
 
-// The halves of a block, to keep random bytes finite: their offsets.
+// The halves of a block, to keep random bytes finite: their offsets. MXFP4 has none, but an exponent where others have
+// d.
 static void halves_offsets(enum dtype dtype, size_t offsets[2], size_t *n)
 {
     const bool two =
@@ -58,6 +60,10 @@ static uint8_t *random_rows(enum dtype dtype, size_t n_rows, size_t k)
         const uint16_t plain = dtype == DTYPE_F16 ? float_to_half(value) : float_to_bfloat(value);
         if (dtype == DTYPE_F16 || dtype == DTYPE_BF16)
             memcpy(block, &plain, sizeof(plain));
+        if (dtype == DTYPE_MXFP4) {
+            block[0] = (uint8_t)(114 + random_bits() % 5);
+            continue;
+        }
         for (size_t j = 0; desc->block > 1 && j < n_halves; j++) {
             const uint16_t half = float_to_half(random_float() * 0.004f);
             memcpy(block + offsets[j], &half, sizeof(half));

@@ -28,11 +28,15 @@ static bool has_min(const struct packed_format *format)
     return format->scaling == SCALING_MIN32 || format->scaling == SCALING_MIN16;
 }
 
-// Sub-scales: SUB_U8_PAIR multiplies them into scale and min (exact in F32), the others keep integers a half.
+// Sub-scales: SUB_U8_PAIR multiplies them into scale and min (exact in F32), an exponent is the scale, the others keep
+// integers a half.
 static void unpack_sub_scales(enum sub_scales kind, const uint8_t *sub, struct grain *out)
 {
     for (int row = 0; row < PANEL_ROWS; row++) {
         switch (kind) {
+        case SUB_EXPONENT:
+            out->scale[row] = mxfp4_scale(sub[row]);
+            break;
         case SUB_NONE: // Q4_1 and Q5_1 add their minimum, the contract subtracts it
             out->min[row] = -out->min[row];
             break;
@@ -60,8 +64,9 @@ static void unpack_grain(const struct packed *weight, const uint8_t *panel, size
     const struct unit_layout *layout = packed_unit_layout(format->kind);
     const uint8_t *unit = panel + index * format->unit_bytes;
     const uint8_t *halves = panel + unit_halves_offset(weight, index);
-    for (size_t row = 0; row < PANEL_ROWS; row++)
-        out->scale[row] = half_value(read_u16(halves, row));
+    if (layout->sub != SUB_EXPONENT)
+        for (size_t row = 0; row < PANEL_ROWS; row++)
+            out->scale[row] = half_value(read_u16(halves, row));
     if (has_min(format))
         for (size_t row = 0; row < PANEL_ROWS; row++)
             out->min[row] = half_value(read_u16(halves, 16 + row));

@@ -7,7 +7,7 @@
     [PACKED_Q4_0] = C_NAME(function), [PACKED_Q4_1] = C_NAME(function), [PACKED_Q5_0] = C_NAME(function),              \
     [PACKED_Q5_1] = C_NAME(function), [PACKED_Q8_0] = C_NAME(function), [PACKED_Q2_K] = C_NAME(function),              \
     [PACKED_Q3_K] = C_NAME(function), [PACKED_Q4_K] = C_NAME(function), [PACKED_Q5_K] = C_NAME(function),              \
-    [PACKED_Q6_K] = C_NAME(function)
+    [PACKED_Q6_K] = C_NAME(function), [PACKED_MXFP4] = C_NAME(function)
 #define PLAIN_KINDS(function)                                                                                          \
     [PACKED_F32] = C_NAME(function), [PACKED_F16] = C_NAME(function), [PACKED_BF16] = C_NAME(function)
 
