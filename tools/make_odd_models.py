@@ -21,7 +21,7 @@ N_KEPT = 24  # the last positions, whose logits are stored
 K_QUANTS = {T.Q2_K: (84, (80, 82)), T.Q3_K: (110, (108,)), T.Q4_K: (144, (0, 2)), T.Q5_K: (176, (0, 2)),
             T.Q6_K: (210, (208,))}
 SHORT = {"f32": T.F32, "f16": T.F16, "bf16": T.BF16, "q8_0": T.Q8_0, "q4_0": T.Q4_0, "q4_1": T.Q4_1, "q5_0": T.Q5_0,
-         "q5_1": T.Q5_1, "q2_k": T.Q2_K, "q3_k": T.Q3_K, "q4_k": T.Q4_K, "q5_k": T.Q5_K, "q6_k": T.Q6_K}
+         "q5_1": T.Q5_1, "q2_k": T.Q2_K, "q3_k": T.Q3_K, "q4_k": T.Q4_K, "q5_k": T.Q5_K, "q6_k": T.Q6_K, "mxfp4": T.MXFP4}
 # The matrices of a layer take these dtypes in turn.
 PLAIN = "f16 f32 bf16 bf16 f16 f32 f16"
 BLOCKS = "q4_0 q4_1 q5_0 q8_0 q5_1 q4_0 q8_0"
@@ -41,6 +41,9 @@ MODELS = {
                           dtypes=BLOCKS, base=1e4, factors=True, context=256, n=70, tied=True),
     "qwen3-blocks": dict(arch="qwen3", n_embd=96, n_head=5, n_kv=1, k_dim=40, v_dim=32, n_rot=40, n_ff=160, n_vocab=77,
                          dtypes=BLOCKS, base=1e6, context=256, n=70, tied=False),
+    # All of one format, the embedding that is also the head too.
+    "qwen2-mxfp4": dict(arch="qwen2", n_embd=96, n_head=6, n_kv=2, k_dim=16, v_dim=32, n_rot=16, n_ff=224, n_vocab=59,
+                        dtypes="mxfp4", base=1e5, context=256, n=90, biases=True, tied=True),
     "gemma3-supers": dict(arch="gemma3", n_embd=256, n_head=4, n_kv=2, k_dim=20, v_dim=64, n_rot=20, n_ff=256,
                           n_vocab=43, dtypes=SUPERS, base=1e6, linear=8.0, window=70, context=512, n=200,
                           period=2, tied=True),

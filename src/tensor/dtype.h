@@ -74,8 +74,8 @@ uint16_t float_to_bfloat(float value);
 #define MXFP4_CODES 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0
 enum { MXFP4_ZERO = 12 };
 
-// 2^(exponent - 128), exact for all 256: subnormal for 0 and 1. (The standard has NaN for 255; files do not have it,
-// and other engines read it as the power of two that it would be, and so does mote.)
+// 2^(exponent - 128), exact for all 256: subnormal for 0 and 1. (The standard has NaN for 255; gguf-py and other
+// engines read the power of two that it would be, and so does mote.)
 static inline float mxfp4_scale(uint8_t exponent)
 {
     const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : (uint32_t)(exponent - 1) << 23;

@@ -18,8 +18,8 @@ struct odd {
 };
 
 static const struct odd odd_models[] = {
-    {"gemma3-supers", 1.2}, {"llama-factors", 0.15}, {"llama-linear", 5e-3},
-    {"llama-yarn", 8e-3},   {"qwen2-yarn", 6e-3},    {"qwen3-blocks", 0.2},
+    {"gemma3-supers", 1.2}, {"llama-factors", 0.15}, {"llama-linear", 5e-3}, {"llama-yarn", 8e-3},
+    {"qwen2-yarn", 6e-3},   {"qwen2-mxfp4", 0.13},   {"qwen3-blocks", 0.2},
 };
 
 enum { N_ODD = sizeof(odd_models) / sizeof(odd_models[0]) };

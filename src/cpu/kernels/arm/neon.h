@@ -193,6 +193,27 @@ NEON_INLINE struct neon_unit neon_load_q6_k(const uint8_t *unit, const uint8_t *
     return u;
 }
 
+NEON_INLINE float32x4_t neon_load_exponent4(const uint8_t *exponents) // 2^(e - 128): see mxfp4_scale
+{
+    // (e + 1) << 21 is right for 0 and 1, (e - 1) << 23 from 2 on; each is the greater there.
+    const int32x4_t e = vreinterpretq_s32_u32(neon_load_u8(exponents)), one = vdupq_n_s32(1);
+    const int32x4_t subnormal = vshlq_n_s32(vaddq_s32(e, one), 21);
+    return vreinterpretq_f32_s32(vmaxq_s32(vshlq_n_s32(vsubq_s32(e, one), 23), subnormal));
+}
+
+NEON_INLINE struct neon_unit neon_load_mxfp4(const uint8_t *unit, const uint8_t *super, int quarter)
+{
+    (void)super;
+    static const uint8_t codes[16] = {MXFP4_CODES};
+    const uint8x16_t table = vld1q_u8(codes);
+    struct neon_unit u = {.scale = neon_load_exponent4(unit + 4 * quarter)};
+    neon_nibbles(unit + 16, quarter, u.q);
+    NEON_UNROLL
+    for (int g = 0; g < NEON_GROUPS; g++)
+        u.q[g] = vqtbl1q_u8(table, u.q[g]);
+    return u;
+}
+
 // Every block format: name, kind, scaling, zero point. Makes the instances of each template.
 #define NEON_BLOCK_FORMATS(X)                                                                                          \
     X(q4_0, PACKED_Q4_0, SCALING_32, 8)                                                                                \
@@ -204,7 +225,8 @@ NEON_INLINE struct neon_unit neon_load_q6_k(const uint8_t *unit, const uint8_t *
     X(q3_k, PACKED_Q3_K, SCALING_16, 4)                                                                                \
     X(q4_k, PACKED_Q4_K, SCALING_MIN32, 0)                                                                             \
     X(q5_k, PACKED_Q5_K, SCALING_MIN32, 0)                                                                             \
-    X(q6_k, PACKED_Q6_K, SCALING_16, 32)
+    X(q6_k, PACKED_Q6_K, SCALING_16, 32)                                                                               \
+    X(mxfp4, PACKED_MXFP4, SCALING_32, MXFP4_ZERO)
 
 // Every plain type: name, kind, bytes of an element.
 #define NEON_PLAIN_FORMATS(X) X(f32, PACKED_F32, 4) X(f16, PACKED_F16, 2) X(bf16, PACKED_BF16, 2)

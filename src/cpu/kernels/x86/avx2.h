@@ -217,18 +217,39 @@ AVX2_INLINE struct avx2_unit avx2_load_q6_k(const uint8_t *unit, const uint8_t *
     return u;
 }
 
-// Every block format: name, kind, scaling, run, log2 of the zero point. Makes the instances of each template.
+AVX2_INLINE __m256 avx2_load_exponent8(const uint8_t *exponents) // 2^(e - 128): see mxfp4_scale
+{
+    // (e + 1) << 21 is right for 0 and 1, (e - 1) << 23 from 2 on; each is the greater there.
+    const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)exponents)), one = _mm256_set1_epi32(1);
+    const __m256i subnormal = _mm256_slli_epi32(_mm256_add_epi32(e, one), 21);
+    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_slli_epi32(_mm256_sub_epi32(e, one), 23), subnormal));
+}
+
+AVX2_INLINE struct avx2_unit avx2_load_mxfp4(const uint8_t *unit, const uint8_t *super, int half)
+{
+    (void)super;
+    const __m256i codes = _mm256_broadcastsi128_si256(_mm_setr_epi8(MXFP4_CODES));
+    struct avx2_unit u = {.scale = avx2_load_exponent8(unit + 8 * half)};
+    avx2_nibbles(unit + 16, half, u.q);
+    AVX2_UNROLL
+    for (int g = 0; g < AVX2_GROUPS; g++)
+        u.q[g] = _mm256_shuffle_epi8(codes, u.q[g]);
+    return u;
+}
+
+// Every block format: name, kind, scaling, run, zero point. Makes the instances of each template.
 #define AVX2_BLOCK_FORMATS(X)                                                                                          \
-    X(q4_0, PACKED_Q4_0, SCALING_32, AVX2_RUN_4BIT, 3)                                                                 \
+    X(q4_0, PACKED_Q4_0, SCALING_32, AVX2_RUN_4BIT, 8)                                                                 \
     X(q4_1, PACKED_Q4_1, SCALING_MIN32, AVX2_RUN_4BIT, 0)                                                              \
-    X(q5_0, PACKED_Q5_0, SCALING_32, AVX2_RUN_5BIT, 4)                                                                 \
+    X(q5_0, PACKED_Q5_0, SCALING_32, AVX2_RUN_5BIT, 16)                                                                \
     X(q5_1, PACKED_Q5_1, SCALING_MIN32, AVX2_RUN_5BIT, 0)                                                              \
-    X(q8_0, PACKED_Q8_0, SCALING_32, AVX2_RUN_SIGNED, 7)                                                               \
+    X(q8_0, PACKED_Q8_0, SCALING_32, AVX2_RUN_SIGNED, 128)                                                             \
     X(q2_k, PACKED_Q2_K, SCALING_MIN16, AVX2_RUN_HALF, 0)                                                              \
-    X(q3_k, PACKED_Q3_K, SCALING_16, AVX2_RUN_HALF, 2)                                                                 \
+    X(q3_k, PACKED_Q3_K, SCALING_16, AVX2_RUN_HALF, 4)                                                                 \
     X(q4_k, PACKED_Q4_K, SCALING_MIN32, AVX2_RUN_4BIT, 0)                                                              \
     X(q5_k, PACKED_Q5_K, SCALING_MIN32, AVX2_RUN_5BIT, 0)                                                              \
-    X(q6_k, PACKED_Q6_K, SCALING_16, AVX2_RUN_6BIT, 5)
+    X(q6_k, PACKED_Q6_K, SCALING_16, AVX2_RUN_6BIT, 32)                                                                \
+    X(mxfp4, PACKED_MXFP4, SCALING_32, AVX2_RUN_5BIT, MXFP4_ZERO)
 
 // Every plain type: name, kind, bytes of an element.
 #define AVX2_PLAIN_FORMATS(X) X(f32, PACKED_F32, 4) X(f16, PACKED_F16, 2) X(bf16, PACKED_BF16, 2)
@@ -280,11 +301,11 @@ AVX2_INLINE bool avx2_scaling_has_sub(enum scaling scaling)
 }
 
 // The exact values of 8 rows at k = 4 · group + j: scale · (q - zero) - min, each product rounded, no FMA.
-AVX2_INLINE __m256 avx2_value(const struct avx2_unit *unit, int group, int j, enum scaling scaling, int zero_log2)
+AVX2_INLINE __m256 avx2_value(const struct avx2_unit *unit, int group, int j, enum scaling scaling, int zero)
 {
     __m256i q = _mm256_and_si256(_mm256_srli_epi32(unit->q[group], 8 * j), _mm256_set1_epi32(255));
-    if (zero_log2 != 0)
-        q = _mm256_sub_epi32(q, _mm256_set1_epi32(1 << zero_log2));
+    if (zero != 0)
+        q = _mm256_sub_epi32(q, _mm256_set1_epi32(zero));
     __m256 scale = unit->scale;
     if (avx2_scaling_has_sub(scaling))
         scale = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(avx2_half_of(unit->sub, group >= AVX2_GROUPS / 2)));
@@ -318,10 +339,10 @@ AVX2_INLINE __m256i avx2_spread(__m256i sub, int half_block)
 }
 
 // What the zero point adds to isum. sums: the two sums of x's half blocks as i16, in every lane.
-AVX2_INLINE __m256i avx2_zero_term(enum scaling scaling, int zero_log2, __m256i sub, __m256i sums)
+AVX2_INLINE __m256i avx2_zero_term(enum scaling scaling, int zero, __m256i sub, __m256i sums)
 {
-    const __m256i by = avx2_scaling_has_sub(scaling) ? sub : _mm256_set1_epi16(1);
-    return _mm256_slli_epi32(_mm256_madd_epi16(by, sums), zero_log2);
+    const __m256i by = _mm256_set1_epi16((short)zero);
+    return _mm256_madd_epi16(avx2_scaling_has_sub(scaling) ? _mm256_mullo_epi16(sub, by) : by, sums);
 }
 
 // One more block of 32 in the chain of a segment.
@@ -364,7 +385,7 @@ AVX2_INLINE void avx2_store_sum(__m256 *partial, size_t stride, uint32_t n, floa
 
 // ---- the kernels, by file; avx2_table.c puts them in the table ----
 
-#define AVX2_DECLARE_BLOCK(name, kind, scaling, run, zero_log2)                                                        \
+#define AVX2_DECLARE_BLOCK(name, kind, scaling, run, zero)                                                             \
     void avx2_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y,                \
                                size_t part_stride);                                                                    \
     void avx2_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,                 \

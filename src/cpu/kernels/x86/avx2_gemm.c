@@ -16,7 +16,7 @@ struct source {
 
 // isum of one grain for a tile.
 AVX2_INLINE void tile_sums(const struct unpacked_q8 *panel, size_t grain, const struct source *sources, int tile,
-                           enum scaling scaling, int run, int zero_log2, __m256i total[][2])
+                           enum scaling scaling, int run, int zero, __m256i total[][2])
 {
     const bool is_signed = run == AVX2_RUN_SIGNED;
     const uint8_t *q = panel->q + 512 * grain;
@@ -50,14 +50,14 @@ AVX2_INLINE void tile_sums(const struct unpacked_q8 *panel, size_t grain, const 
             }
         }
     }
-    if (zero_log2 == 0 || is_signed)
+    if (zero == 0 || is_signed)
         return;
     AVX2_UNROLL
     for (int t = 0; t < tile; t++) {
         const __m256i sums = avx2_broadcast4(sources[t].sums + 4 * grain);
         AVX2_UNROLL
         for (int half = 0; half < 2; half++)
-            total[t][half] = _mm256_sub_epi32(total[t][half], avx2_zero_term(scaling, zero_log2, sub[half], sums));
+            total[t][half] = _mm256_sub_epi32(total[t][half], avx2_zero_term(scaling, zero, sub[half], sums));
     }
 }
 
@@ -85,7 +85,7 @@ AVX2_INLINE void tile_accumulate(const struct unpacked_q8 *panel, size_t grain, 
 
 AVX2_INLINE void gemm_tile(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
                            size_t row_stride, int tile, float *y, size_t y_stride, size_t part_stride,
-                           enum scaling scaling, int run, int zero_log2)
+                           enum scaling scaling, int run, int zero)
 {
     struct source sources[TILE_Q8];
     __m256 partial[MAX_SEGMENTS][TILE_Q8][2];
@@ -101,7 +101,7 @@ AVX2_INLINE void gemm_tile(const struct packed *weight, const struct unpacked_q8
             acc[t][0] = acc[t][1] = _mm256_setzero_ps();
         for (size_t grain = weight->segments.border[s]; grain < weight->segments.border[s + 1]; grain++) {
             __m256i total[TILE_Q8][2];
-            tile_sums(panel, grain, sources, tile, scaling, run, zero_log2, total);
+            tile_sums(panel, grain, sources, tile, scaling, run, zero, total);
             tile_accumulate(panel, grain, sources, tile, scaling, total, acc);
         }
         AVX2_UNROLL
@@ -120,30 +120,30 @@ AVX2_INLINE void gemm_tile(const struct packed *weight, const struct unpacked_q8
 
 AVX2_INLINE void gemm_q8(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
                          size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride,
-                         enum scaling scaling, int run, int zero_log2)
+                         enum scaling scaling, int run, int zero)
 {
     size_t t = 0;
     for (; t + TILE_Q8 <= n; t += TILE_Q8)
         gemm_tile(weight, panel, rows + t * row_stride, row_stride, TILE_Q8, y + t * y_stride, y_stride, part_stride,
-                  scaling, run, zero_log2);
+                  scaling, run, zero);
     for (; t < n; t++)
         gemm_tile(weight, panel, rows + t * row_stride, row_stride, 1, y + t * y_stride, y_stride, part_stride, scaling,
-                  run, zero_log2);
+                  run, zero);
 }
 
 typedef void gemm_function(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
                            size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride);
 
 // How long a run may be depends on the format's bits, so there is an instance a format.
-#define GEMM_Q8(name, kind, scaling, run, zero_log2)                                                                   \
+#define GEMM_Q8(name, kind, scaling, run, zero)                                                                        \
     static void gemm_q8_##name(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,      \
                                size_t row_stride, size_t n, float *y, size_t y_stride, size_t part_stride)             \
     {                                                                                                                  \
-        gemm_q8(weight, panel, rows, row_stride, n, y, y_stride, part_stride, scaling, run, zero_log2);                \
+        gemm_q8(weight, panel, rows, row_stride, n, y, y_stride, part_stride, scaling, run, zero);                     \
     }
 AVX2_BLOCK_FORMATS(GEMM_Q8)
 
-#define GEMM_ENTRY(name, kind, scaling, run, zero_log2) [kind] = gemm_q8_##name,
+#define GEMM_ENTRY(name, kind, scaling, run, zero) [kind] = gemm_q8_##name,
 static gemm_function *const gemm_of_kind[PACKED_COUNT] = {AVX2_BLOCK_FORMATS(GEMM_ENTRY)};
 
 void avx2_gemm_q8(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows, size_t row_stride,

@@ -3,7 +3,7 @@
 
 // isum of one unit of 8 rows, the zero point subtracted. x: 32 bytes.
 AVX2_INLINE __m256i block_sum(const struct avx2_unit *unit, const int8_t *x, __m256i sums, enum scaling scaling,
-                              int run, int zero_log2)
+                              int run, int zero)
 {
     const bool is_signed = run == AVX2_RUN_SIGNED;
     __m256i total = _mm256_setzero_si256();
@@ -17,13 +17,13 @@ AVX2_INLINE __m256i block_sum(const struct avx2_unit *unit, const int8_t *x, __m
             avx2_scaling_has_sub(scaling) ? avx2_spread(unit->sub, first >= AVX2_GROUPS / 2) : _mm256_set1_epi16(1);
         total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, by));
     }
-    if (zero_log2 != 0 && !is_signed)
-        total = _mm256_sub_epi32(total, avx2_zero_term(scaling, zero_log2, unit->sub, sums));
+    if (zero != 0 && !is_signed)
+        total = _mm256_sub_epi32(total, avx2_zero_term(scaling, zero, unit->sub, sums));
     return total;
 }
 
 AVX2_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint8_t *row, float *y, size_t part_stride,
-                           avx2_load *load, enum scaling scaling, int run, int zero_log2)
+                           avx2_load *load, enum scaling scaling, int run, int zero)
 {
     const size_t k = weight->k;
     const size_t unit_bytes = weight->format->unit_bytes;
@@ -42,7 +42,7 @@ AVX2_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint
             AVX2_UNROLL
             for (int half = 0; half < 2; half++) {
                 const struct avx2_unit unit = load(at.units + i * unit_bytes, super, half);
-                const __m256i isum = block_sum(&unit, x + 32 * i, sum, scaling, run, zero_log2);
+                const __m256i isum = block_sum(&unit, x + 32 * i, sum, scaling, run, zero);
                 acc[half] = avx2_accumulate(scaling, acc[half], isum, dx, sum, unit.scale, unit.min, unit.sub_min);
             }
         }
@@ -53,11 +53,11 @@ AVX2_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint
     avx2_store_sum(&partial[0][1], 2, weight->segments.n, y + 8, part_stride);
 }
 
-#define MATVEC_Q8(name, kind, scaling, run, zero_log2)                                                                 \
+#define MATVEC_Q8(name, kind, scaling, run, zero)                                                                      \
     void avx2_matvec_q8_##name(const struct packed *weight, size_t panel, const uint8_t *row, float *y,                \
                                size_t part_stride)                                                                     \
     {                                                                                                                  \
-        matvec_q8(weight, panel, row, y, part_stride, avx2_load_##name, scaling, run, zero_log2);                      \
+        matvec_q8(weight, panel, row, y, part_stride, avx2_load_##name, scaling, run, zero);                           \
     }
 AVX2_BLOCK_FORMATS(MATVEC_Q8)
 
@@ -65,7 +65,7 @@ AVX2_BLOCK_FORMATS(MATVEC_Q8)
 
 // Block formats: each unit's exact values, then one chain.
 AVX2_INLINE void matvec_f32_blocks(const struct packed *weight, size_t panel, const float *row, float *y,
-                                   size_t part_stride, avx2_load *load, enum scaling scaling, int zero_log2)
+                                   size_t part_stride, avx2_load *load, enum scaling scaling, int zero)
 {
     const size_t unit_bytes = weight->format->unit_bytes;
     const struct avx2_panel at = avx2_panel_at(weight, panel);
@@ -83,7 +83,7 @@ AVX2_INLINE void matvec_f32_blocks(const struct packed *weight, size_t panel, co
                 for (int g = 0; g < AVX2_GROUPS; g++) {
                     AVX2_UNROLL
                     for (int j = 0; j < 4; j++)
-                        acc[half] = _mm256_fmadd_ps(avx2_value(&unit, g, j, scaling, zero_log2),
+                        acc[half] = _mm256_fmadd_ps(avx2_value(&unit, g, j, scaling, zero),
                                                     _mm256_broadcast_ss(x + 4 * g + j), acc[half]);
                 }
             }
@@ -96,11 +96,11 @@ AVX2_INLINE void matvec_f32_blocks(const struct packed *weight, size_t panel, co
     avx2_store_sum(&partial[0][1], 2, weight->segments.n, y + 8, part_stride);
 }
 
-#define MATVEC_F32_BLOCKS(name, kind, scaling, run, zero_log2)                                                         \
+#define MATVEC_F32_BLOCKS(name, kind, scaling, run, zero)                                                              \
     void avx2_matvec_f32_##name(const struct packed *weight, size_t panel, const float *row, float *y,                 \
                                 size_t part_stride)                                                                    \
     {                                                                                                                  \
-        matvec_f32_blocks(weight, panel, row, y, part_stride, avx2_load_##name, scaling, zero_log2);                   \
+        matvec_f32_blocks(weight, panel, row, y, part_stride, avx2_load_##name, scaling, zero);                        \
     }
 AVX2_BLOCK_FORMATS(MATVEC_F32_BLOCKS)
 

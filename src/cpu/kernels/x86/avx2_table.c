@@ -3,9 +3,9 @@
 #include "cpu/kernels/tables.h"
 #include "cpu/kernels/x86/avx2.h"
 
-#define MATVEC_Q8(name, kind, scaling, run, zero_log2) [kind] = avx2_matvec_q8_##name,
+#define MATVEC_Q8(name, kind, scaling, run, zero) [kind] = avx2_matvec_q8_##name,
 #define MATVEC_F32(name, kind, ...) [kind] = avx2_matvec_f32_##name,
-#define UNPACK_Q8(name, kind, scaling, run, zero_log2) [kind] = avx2_unpack_q8_##name,
+#define UNPACK_Q8(name, kind, scaling, run, zero) [kind] = avx2_unpack_q8_##name,
 #define UNPACK_F32(name, kind, ...) [kind] = avx2_unpack_f32_##name,
 
 const struct kernels kernels_table_avx2 = {

@@ -27,7 +27,7 @@ AVX2_INLINE void unpack_q8(const struct packed *weight, size_t panel, struct unp
 }
 
 AVX2_INLINE void unpack_f32_blocks(const struct packed *weight, size_t panel, float *out, avx2_load *load,
-                                   enum scaling scaling, int zero_log2)
+                                   enum scaling scaling, int zero)
 {
     const size_t unit_bytes = weight->format->unit_bytes;
     const struct avx2_panel at = avx2_panel_at(weight, panel);
@@ -41,20 +41,20 @@ AVX2_INLINE void unpack_f32_blocks(const struct packed *weight, size_t panel, fl
                 AVX2_UNROLL
                 for (int j = 0; j < 4; j++)
                     _mm256_storeu_ps(out + PANEL_ROWS * (32 * i + 4 * (size_t)g + (size_t)j) + 8 * half,
-                                     avx2_value(&unit, g, j, scaling, zero_log2));
+                                     avx2_value(&unit, g, j, scaling, zero));
             }
         }
     }
 }
 
-#define UNPACK_BLOCK(name, kind, scaling, run, zero_log2)                                                              \
+#define UNPACK_BLOCK(name, kind, scaling, run, zero)                                                                   \
     void avx2_unpack_q8_##name(const struct packed *weight, size_t panel, struct unpacked_q8 *out)                     \
     {                                                                                                                  \
         unpack_q8(weight, panel, out, avx2_load_##name, scaling);                                                      \
     }                                                                                                                  \
     void avx2_unpack_f32_##name(const struct packed *weight, size_t panel, float *out)                                 \
     {                                                                                                                  \
-        unpack_f32_blocks(weight, panel, out, avx2_load_##name, scaling, zero_log2);                                   \
+        unpack_f32_blocks(weight, panel, out, avx2_load_##name, scaling, zero);                                        \
     }
 AVX2_BLOCK_FORMATS(UNPACK_BLOCK)
 

@@ -95,6 +95,11 @@ static ALWAYS_INLINE __m512i q6_k_group(const uint8_t *unit, int group)
                             _mm512_set1_epi8(48));
 }
 
+static ALWAYS_INLINE __m512i mxfp4_group(const uint8_t *unit, int group)
+{
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_setr_epi8(MXFP4_CODES)), grain_nibbles(unit + 16, group));
+}
+
 // ---- scales ----
 
 // d f16[16]: Q4_0, Q5_0, Q8_0
@@ -102,6 +107,16 @@ static ALWAYS_INLINE void d_scales(const uint8_t *unit, const uint8_t *super, st
 {
     (void)super;
     scales->scale = avx512_load_half(unit);
+}
+
+// exponent u8[16]: MXFP4, 2^(e - 128). (e + 1) << 21 is right for 0 and 1, (e - 1) << 23 from 2 on; each is the greater
+// there.
+static ALWAYS_INLINE void exponent_scales(const uint8_t *unit, const uint8_t *super, struct grain_scales *scales)
+{
+    (void)super;
+    const __m512i e = avx512_load_u8(unit), one = _mm512_set1_epi32(1);
+    const __m512i subnormal = _mm512_slli_epi32(_mm512_add_epi32(e, one), 21);
+    scales->scale = _mm512_castsi512_ps(_mm512_max_epi32(_mm512_slli_epi32(_mm512_sub_epi32(e, one), 23), subnormal));
 }
 
 // d f16[16], m f16[16]: Q4_1, Q5_1. The formats add m; the contract subtracts the minimum.

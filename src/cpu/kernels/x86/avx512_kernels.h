@@ -15,7 +15,8 @@
     X(Q3_K, q3_k, SCALING_16, 4, 224, 8, 32, k_sub_scales)                                                             \
     X(Q4_K, q4_k, SCALING_MIN32, 0, 288, 8, 64, k_min_scales)                                                          \
     X(Q5_K, q5_k, SCALING_MIN32, 0, 352, 8, 64, k_min_scales)                                                          \
-    X(Q6_K, q6_k, SCALING_16, 32, 416, 8, 32, k_sub_scales)
+    X(Q6_K, q6_k, SCALING_16, 32, 416, 8, 32, k_sub_scales)                                                            \
+    X(MXFP4, mxfp4, SCALING_32, MXFP4_ZERO, 272, 0, 0, exponent_scales)
 
 // X(NAME, name, bytes of 16 rows at one k)
 #define AVX512_PLAIN_FORMATS(X) X(F32, f32, 64) X(F16, f16, 32) X(BF16, bf16, 32)
