@@ -2,6 +2,7 @@
 #
 #   make                 build build/mote; installs nothing on this machine
 #   make demo            install what is missing, build, fetch a small model once, answer a prompt
+#   make demo-moe        a mixture of experts made of the demo's model: where it overflows F16, and its answer all the same
 #   make test            build and run every test but the long ones; fetches the models once
 #   make test-offline    all tests that need no network and no real model
 #   make test-long       fuzzing (FUZZ_SECONDS=3600 each), valgrind, big models
@@ -10,8 +11,8 @@
 #   make format, tidy    format the source; what clang-tidy finds
 #   make clean           remove the build folders
 #
-#   MODEL=FILE           a GGUF file of yours for demo and bench, which then need no network
-#   PROMPT=TEXT          what demo asks
+#   MODEL=FILE           a GGUF file of yours for demo, demo-moe and bench, which then need no network
+#   PROMPT=TEXT          what demo and demo-moe ask
 #   MOTE_CACHE=DIR       where models are kept ($XDG_CACHE_HOME/mote, ~/.cache/mote)
 #   MESON_OPTIONS=...    options of the first `meson setup` (-Dwerror=true, --cross-file FILE)
 
@@ -34,7 +35,7 @@ fetch_group = $(if $(strip $(foreach m,$(1),$(if $(call cached,$(m)),,missing)))
 # Says where a model is, having fetched it if need be.
 model = "$$(if [ -n "$(MODEL)" ]; then echo "$(MODEL)"; else $(PYTHON) tools/fetch_model.py smollm2; fi)"
 
-.PHONY: all demo test test-offline test-long bench install format format-check tidy clean tests-built
+.PHONY: all demo demo-moe test test-offline test-long bench install format format-check tidy clean tests-built
 
 all: $(BUILD)/build.ninja
 	@$(NINJA) -C $(BUILD) everything-but-tests
@@ -48,6 +49,11 @@ demo:
 	@$(MAKE) --no-print-directory all
 	@model=$(model) && echo "\$$ $(BUILD)/mote run $$model -p \"$(PROMPT)\"" >&2 && \
 	 $(BUILD)/mote run "$$model" -p "$(PROMPT)"
+
+demo-moe:
+	@sh tools/setup.sh --install build tools $(if $(MODEL),,$(call fetch_group,smollm2))
+	@$(MAKE) --no-print-directory all
+	@model=$(model) && PYTHON=$(PYTHON) sh tools/demo_moe.sh $(BUILD)/mote "$$model" "$(PROMPT)"
 
 tests-built: $(BUILD)/build.ninja
 	@meson configure $(BUILD) -Dtests=enabled

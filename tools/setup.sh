@@ -4,6 +4,7 @@
 # usage: setup.sh [--install] GROUP...
 #   build    to build mote                    fetch   to fetch the demo's model
 #   test     to build and run the tests       long    for `make test-long`: fuzzing and valgrind
+#   tools    to run the scripts in tools/
 #
 # Without --install nothing is installed: what is missing is listed with the command that installs it, and the status
 # is 1. With --install on a system with apt, as root or with sudo, it says what it installs and installs it. Where
@@ -69,6 +70,7 @@ build|has_library jansson|libjansson-dev|jansson, with its headers
 build|has_library hwloc|libhwloc-dev|hwloc, with its headers
 fetch|has_python|python3|Python, 3.8 or later
 fetch|has_pip|python3-pip|pip for Python 3
+tools|has_python|python3|Python, 3.8 or later
 test|has_python|python3|Python, 3.8 or later
 test|has_library cmocka|libcmocka-dev|cmocka, with its headers
 long|has_fuzzer|clang-14 libclang-rt-14-dev|clang with libFuzzer and the sanitizers
@@ -81,9 +83,9 @@ groups=
 for argument in "$@"; do
     case $argument in
     --install) install=yes ;;
-    build | fetch | test | long) groups="$groups $argument" ;;
+    build | fetch | test | long | tools) groups="$groups $argument" ;;
     *)
-        echo "setup.sh: '$argument' is neither --install nor one of build, fetch, test, long" >&2
+        echo "setup.sh: '$argument' is neither --install nor one of build, fetch, test, long, tools" >&2
         exit 2
         ;;
     esac
