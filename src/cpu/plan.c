@@ -74,7 +74,33 @@ static void make_value(struct plan *plan, const struct tensor *tensor, bool by_r
 
 static bool is_head_op(const struct node *node)
 {
-    return node->op == OP_ROPE || (node->op == OP_RMS_NORM && node->attributes.head_dim != 0);
+    bool by_heads = node->op == OP_RMS_NORM || node->op == OP_POSITION_SCALE;
+    return node->op == OP_ROPE || node->op == OP_CONCAT || (by_heads && node->attributes.head_dim != 0);
+}
+
+uint32_t head_op_n_heads(const struct node *node)
+{
+    size_t width = node->attributes.head_dim + (node->op == OP_CONCAT ? node->attributes.width : 0);
+    return (uint32_t)(node->result->ne[0] / width);
+}
+
+// As many units as the value of the most heads has, so that threads share the work of a single row too. Each op's heads
+// must be cut evenly, and no unit may need what another one of the same step makes (a head that all others take).
+static uint32_t count_units(const struct step *step)
+{
+    uint32_t n_kv = step->attention == NULL ? 1 : step->attention->attributes.n_kv_head, n_units = n_kv;
+    for (size_t i = 0; i < step->n_ops; i++) {
+        const struct node *node = step->ops[i].node;
+        uint32_t n_heads = head_op_n_heads(node);
+        if (node->op == OP_CONCAT && n_heads > 1 && node->sources[1]->ne[0] == node->attributes.width)
+            return 1;
+        n_units = n_heads > n_units ? n_heads : n_units;
+    }
+    for (size_t i = 0; i < step->n_ops; i++) {
+        if (n_units % head_op_n_heads(step->ops[i].node) != 0)
+            return 1;
+    }
+    return n_units % n_kv == 0 ? n_units : 1;
 }
 
 static enum status plan_row_op(struct plan *plan, const struct node *node, struct error *error)
@@ -121,7 +147,7 @@ static enum status make_form(struct plan *plan, uint32_t index, struct error *er
     struct form *form = &plan->forms[index];
     struct step *step = current_step(plan);
     bool fused = step != NULL && step->glu != NULL && step->glu->result == form->value && step->out_form == NO_INDEX &&
-                 form->precision == PRECISION_Q8;
+                 form->precision == PRECISION_Q8 && form->n_parts == 1;
     if (fused) {
         step->out_form = index;
         if (form->value->n_uses == 1)
@@ -134,7 +160,7 @@ static enum status make_form(struct plan *plan, uint32_t index, struct error *er
     }
     uint32_t now = (uint32_t)plan->n_steps - 1;
     form->slot = (struct slot){.rows = form->value->rows,
-                               .row_bytes = form_row_bytes(form->precision, form->value->ne[0]),
+                               .row_bytes = form->n_parts * form_row_bytes(form->precision, form_k(form)),
                                .first = now,
                                .last = now,
                                .by_rows = !fused,
@@ -142,8 +168,8 @@ static enum status make_form(struct plan *plan, uint32_t index, struct error *er
     return STATUS_OK;
 }
 
-// The form of `value` that a weight with these segments takes; made where it is not there yet.
-static enum status find_form(struct plan *plan, const struct tensor *value, enum precision precision,
+// The form of `value`, of n_parts heads, that a weight with these segments takes; made where it is not there yet.
+static enum status find_form(struct plan *plan, const struct tensor *value, enum precision precision, uint32_t n_parts,
                              const struct segments *segments, uint32_t *index, struct error *error)
 {
     struct segments wanted = {0};
@@ -151,7 +177,8 @@ static enum status find_form(struct plan *plan, const struct tensor *value, enum
         wanted = *segments;
     for (size_t i = 0; i < plan->n_forms; i++) {
         const struct form *form = &plan->forms[i];
-        if (form->value == value && form->precision == precision && same_segments(&form->segments, &wanted)) {
+        if (form->value == value && form->precision == precision && form->n_parts == n_parts &&
+            same_segments(&form->segments, &wanted)) {
             *index = (uint32_t)i;
             return STATUS_OK;
         }
@@ -159,14 +186,16 @@ static enum status find_form(struct plan *plan, const struct tensor *value, enum
     if (!array_grow((void **)&plan->forms, &plan->forms_capacity, plan->n_forms + 1, sizeof(*plan->forms)))
         return out_of_memory(error);
     *index = (uint32_t)plan->n_forms++;
-    plan->forms[*index] = (struct form){.value = value, .precision = precision, .segments = wanted};
+    plan->forms[*index] = (struct form){.value = value, .precision = precision, .n_parts = n_parts, .segments = wanted};
     return make_form(plan, *index, error);
 }
 
+// A product with one matrix, or (MATMUL_HEADS) with one a head.
 static enum status plan_matmul(struct plan *plan, const struct node *node, struct error *error)
 {
     uint32_t weight = node->sources[0]->index, source = NO_INDEX;
-    enum status status = find_form(plan, node->sources[1], node->attributes.precision,
+    uint32_t n_parts = node->op == OP_MATMUL_HEADS ? (uint32_t)node->sources[0]->ne[2] : 1;
+    enum status status = find_form(plan, node->sources[1], node->attributes.precision, n_parts,
                                    &plan->described.items[weight].packed.segments, &source, error);
     if (status != STATUS_OK)
         return status;
@@ -204,14 +233,15 @@ static enum status plan_attention(struct plan *plan, const struct node *node, st
 // Until each has its step.
 static bool is_planned(enum op op)
 {
-    return op <= OP_SELECT_ROWS;
+    return op <= OP_SELECT_ROWS || op == OP_SLICE || op == OP_CONCAT || op == OP_MATMUL_HEADS ||
+           op == OP_POSITION_SCALE;
 }
 
 static enum status plan_node(struct plan *plan, const struct node *node, struct error *error)
 {
     if (!is_planned(node->op))
         return error_set(error, STATUS_UNSUPPORTED, "the CPU cannot do the op '%s' yet", op_get(node->op)->name);
-    if (node->op == OP_MATMUL)
+    if (node->op == OP_MATMUL || node->op == OP_MATMUL_HEADS)
         return plan_matmul(plan, node, error);
     if (node->op == OP_ATTENTION)
         return plan_attention(plan, node, error);
@@ -230,6 +260,8 @@ static enum status plan_steps(struct plan *plan, struct error *error)
         if (status != STATUS_OK)
             return status;
     }
+    for (size_t i = 0; i < plan->n_steps; i++)
+        plan->steps[i].n_units = plan->steps[i].kind == STEP_HEADS ? count_units(&plan->steps[i]) : 0;
     if (graph->output == NULL || graph->output->rows != ROWS_LOGITS)
         return error_set(error, STATUS_INVALID, "the graph has no logits");
     // What the tail reads of the batch must outlive all windows of the tail; the logits are read behind the last step.

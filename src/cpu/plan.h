@@ -23,10 +23,11 @@ struct slot {
     size_t private_offset; // in each thread's arena: one row
 };
 
-// A source of matmuls: a value rounded to a precision (for F16: by these segments).
+// A source of matmuls: a value rounded to a precision (for F16: by these segments), as a whole or head by head.
 struct form {
     const struct tensor *value;
     enum precision precision;
+    uint32_t n_parts; // 1, or how many heads follow each other in a row, each a source of its own
     struct segments segments;
     struct slot slot;
 };
@@ -34,7 +35,7 @@ struct form {
 enum step_kind {
     STEP_ROWS,      // items: rows
     STEP_MATMUL,    // items: panels of outputs
-    STEP_HEADS,     // items: rows × KV heads; norms, rotations, storing keys and values
+    STEP_HEADS,     // items: rows × units of heads; norms, rotations, joining, storing keys and values
     STEP_ATTENTION, // items: rows × KV heads (× chunks)
 };
 
@@ -62,6 +63,7 @@ struct step {
     const struct node *glu;       // MATMUL: products 0 and 1 are its gate and up
     uint32_t out_form;            // MATMUL with glu: the Q8 form that is written instead of the value
     const struct node *attention; // HEADS: whose keys and values are stored (or NULL); ATTENTION
+    uint32_t n_units;             // HEADS: into how many parts the heads of a row are cut
 };
 
 // Where one layer's keys and values lie within a page of its kind.
@@ -107,6 +109,13 @@ enum {
 // Tokens that a matmul over k elements takes at a time.
 size_t cpu_token_block(enum precision precision, size_t k);
 size_t form_row_bytes(enum precision precision, size_t k);
+// Elements of one source of a form.
+static inline size_t form_k(const struct form *form)
+{
+    return form->value->ne[0] / form->n_parts;
+}
+// Heads of a value that a head op makes.
+uint32_t head_op_n_heads(const struct node *node);
 
 // plan.c: the steps; plan_memory.c: where everything lies.
 enum status cpu_plan_create(struct device *device, const struct graph *graph, const struct weights *weights,
@@ -154,5 +163,14 @@ void cpu_run_rows(const struct worker *worker, const struct step *step);
 void cpu_run_matmul(const struct worker *worker, const struct step *step);
 void cpu_run_heads(const struct worker *worker, const struct step *step);
 void cpu_run_attention(const struct worker *worker, const struct step *step);
+
+// What OP_POSITION_SCALE multiplies a row at this position by.
+float cpu_temperature(const struct attributes *attributes, uint32_t position);
+
+// Values that are the beginning of the keys (attributes.v_in_k), transposed out of a page as the kernels want them
+// (latent.c). memory: cpu_latent_bytes, aligned to 64; fills chunk->v and chunk->v_scale for the positions that are
+// seen.
+size_t cpu_latent_bytes(enum kv_dtype kv, size_t v_dim);
+void cpu_latent_values(enum kv_dtype kv, struct attention_chunk *chunk, size_t v_dim, void *memory);
 
 #endif

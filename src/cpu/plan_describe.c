@@ -14,7 +14,7 @@ static bool describe_ops(const struct plan *plan, const struct step *step, struc
             buffer_append_format(json, "%s\"round to %s\"", comma, precision_name(plan->forms[op->form].precision));
     }
     for (uint32_t i = 0; i < step->n_products; i++, comma = ", ")
-        buffer_append_format(json, "%s\"matmul\"", comma);
+        buffer_append_format(json, "%s\"%s\"", comma, op_get(step->products[i].node->op)->name);
     if (step->glu != NULL)
         buffer_append_format(json, ", \"%s\"",
                              step->glu->attributes.activation == ACTIVATION_SILU ? "swiglu" : "geglu");

@@ -124,16 +124,17 @@ static enum status place_slots(struct plan *plan, struct error *error)
 static size_t matmul_scratch(const struct plan *plan, const struct step *step)
 {
     const struct form *form = &plan->forms[step->source];
-    size_t k = form->value->ne[0];
+    size_t k = form_k(form);
     size_t panel = form->precision == PRECISION_Q8 ? unpacked_q8_bytes(k) : k * PANEL_ROWS * sizeof(float);
     size_t outputs = 2 * 2 * PANEL_ROWS * sizeof(float) * cpu_token_block(form->precision, k); // gate and up, 32 each
     return round_up(panel, 64) + outputs;
 }
 
-static size_t attention_scratch(const struct attributes *a)
+static size_t attention_scratch(const struct plan *plan, const struct attributes *a)
 {
     size_t group = a->n_head / a->n_kv_head;
-    return (attend_scratch_floats(group, a->head_dim) + 2 * group * (round_up(a->v_dim, 16) + 2) + 64) * sizeof(float);
+    size_t floats = attend_scratch_floats(group, a->head_dim) + 2 * group * (round_up(a->v_dim, 16) + 2) + 64;
+    return floats * sizeof(float) + (a->v_in_k ? cpu_latent_bytes(plan->params.kv, a->v_dim) : 0);
 }
 
 static size_t max_size(size_t a, size_t b)
@@ -150,7 +151,7 @@ static void measure_scratch(struct plan *plan)
         if (step->kind == STEP_ATTENTION) {
             const struct attributes *a = &step->attention->attributes;
             size_t partials = (size_t)MAX_SPLIT_CHUNKS * a->n_head * (round_up(a->v_dim, 16) + 2) * sizeof(float);
-            plan->scratch_bytes = max_size(plan->scratch_bytes, attention_scratch(a));
+            plan->scratch_bytes = max_size(plan->scratch_bytes, attention_scratch(plan, a));
             plan->partials_bytes = max_size(plan->partials_bytes, partials);
         }
     }
@@ -207,6 +208,8 @@ static size_t place_head(const struct plan *plan, const struct kv_layer *layer, 
     size_t at = bytes * layer->k_dim;
     place->k_scale = at;
     at += scales * (q8 ? layer->k_dim / 32 : 1);
+    if (layer->v_in_k)
+        return round_up(at, 64);
     place->v = at;
     at += bytes * layer->v_dim;
     place->v_scale = at;

@@ -1,6 +1,7 @@
 // Attention steps. A row's keys are taken in chunks of one page, each from its own maximum, and merged in ascending
-// order. Usually an item is a row's KV head and merges as it goes; where there are too few of those for the threads,
-// the chunks themselves are the items, their states are all stored, and then merged in the same order: the same bits.
+// order. Usually an item is a row's KV head and merges as it goes; a single row's work is cut by chunks too, and by
+// query heads where those are still too few for the threads: all states are stored, and then merged in the same order:
+// the same bits.
 #include "cpu/plan.h"
 
 #include "base/checked.h"
@@ -17,6 +18,7 @@ struct item {
     size_t row;
     uint32_t kv_head;
     uint32_t group;      // query heads a KV head
+    uint32_t head, n_q;  // of them, those of this item
     uint32_t first_key;  // the first position that the row sees
     uint32_t first, end; // its chunks
     size_t o_stride;
@@ -41,12 +43,14 @@ static struct item make_item(const struct worker *worker, const struct step *ste
                          .row = row,
                          .kv_head = kv_head,
                          .group = a->n_head / a->n_kv_head,
+                         .n_q = a->n_head / a->n_kv_head,
                          .first_key = first_key,
                          .first = first_key / KV_PAGE_POSITIONS,
                          .end = position / KV_PAGE_POSITIONS + 1,
                          .o_stride = round_up(a->v_dim, 16)};
 }
 
+// The states of an item's query heads over one chunk.
 static void attend(const struct worker *worker, const struct item *item, uint32_t page, const struct state *state,
                    float *scratch)
 {
@@ -64,27 +68,38 @@ static void attend(const struct worker *worker, const struct item *item, uint32_
                                     .softcap = a->softcap,
                                     .first = item->first_key > start ? item->first_key - start : 0,
                                     .last = last < KV_PAGE_POSITIONS ? last : KV_PAGE_POSITIONS};
-    const float *q =
-        worker_value(worker, item->node->sources[0], item->row) + (size_t)item->kv_head * item->group * a->head_dim;
-    plan->device->kernels->attend[plan->params.kv](&chunk, q, a->head_dim, item->group, a->head_dim, a->v_dim, state->m,
-                                                   state->l, state->o, item->o_stride, scratch);
+    if (a->v_in_k)
+        cpu_latent_values(plan->params.kv, &chunk, a->v_dim, scratch + attend_scratch_floats(item->n_q, a->head_dim));
+    const float *q = worker_value(worker, item->node->sources[0], item->row) +
+                     ((size_t)item->kv_head * item->group + item->head) * a->head_dim;
+    plan->device->kernels->attend[plan->params.kv](&chunk, q, a->head_dim, item->n_q, a->head_dim, a->v_dim,
+                                                   state->m + item->head, state->l + item->head,
+                                                   state->o + item->head * item->o_stride, item->o_stride, scratch);
 }
 
+// Query head h of the group: the next chunk's state into that of the chunks before it.
 static void merge(const struct worker *worker, const struct item *item, const struct state *into,
-                  const struct state *next)
+                  const struct state *next, uint32_t h)
 {
-    size_t v_dim = item->node->attributes.v_dim;
-    for (uint32_t h = 0; h < item->group; h++)
-        worker->plan->device->kernels->attend_merge(&into->m[h], &into->l[h], into->o + h * item->o_stride, next->m[h],
-                                                    next->l[h], next->o + h * item->o_stride, v_dim);
+    worker->plan->device->kernels->attend_merge(&into->m[h], &into->l[h], into->o + h * item->o_stride, next->m[h],
+                                                next->l[h], next->o + h * item->o_stride, item->node->attributes.v_dim);
 }
 
-static void finish(const struct worker *worker, const struct item *item, const struct state *state)
+// The result of query head h. A sink is merged as a last chunk of one score whose value is zero. zeros: v_dim floats to
+// write to.
+static void finish(const struct worker *worker, const struct item *item, const struct state *state, uint32_t h,
+                   float *zeros)
 {
-    size_t v_dim = item->node->attributes.v_dim;
-    float *y = worker_value(worker, item->node->result, item->row) + (size_t)item->kv_head * item->group * v_dim;
-    for (uint32_t h = 0; h < item->group; h++)
-        worker->plan->device->kernels->attend_finish(state->l[h], state->o + h * item->o_stride, v_dim, y + h * v_dim);
+    const struct kernels *kernels = worker->plan->device->kernels;
+    const struct tensor *sinks = item->node->sources[3];
+    size_t v_dim = item->node->attributes.v_dim, head = (size_t)item->kv_head * item->group + h;
+    float *o = state->o + h * item->o_stride;
+    if (sinks != NULL) {
+        memset(zeros, 0, v_dim * sizeof(float));
+        kernels->attend_merge(&state->m[h], &state->l[h], o, worker->plan->weights->items[sinks->index].vector[head],
+                              1.0f, zeros, v_dim);
+    }
+    kernels->attend_finish(state->l[h], o, v_dim, worker_value(worker, item->node->result, item->row) + head * v_dim);
 }
 
 static void run_whole(const struct worker *worker, const struct item *item)
@@ -95,9 +110,20 @@ static void run_whole(const struct worker *worker, const struct item *item)
     attend(worker, item, item->first, &state, scratch);
     for (uint32_t page = item->first + 1; page < item->end; page++) {
         attend(worker, item, page, &next, scratch);
-        merge(worker, item, &state, &next);
+        for (uint32_t h = 0; h < item->group; h++)
+            merge(worker, item, &state, &next, h);
     }
-    finish(worker, item, &state);
+    for (uint32_t h = 0; h < item->group; h++)
+        finish(worker, item, &state, h, scratch);
+}
+
+// Into how many parts a group of query heads is cut so that n items become enough for the threads: a divisor of it.
+static uint32_t group_parts(uint32_t group, size_t n, size_t n_threads)
+{
+    uint32_t parts = 1;
+    while (parts < group && (n * parts < n_threads || group % parts != 0))
+        parts++;
+    return parts;
 }
 
 // One row, its chunks spread over the threads, MAX_SPLIT_CHUNKS at a time. The states of each KV head lie together:
@@ -113,26 +139,30 @@ static void run_split(const struct worker *worker, const struct step *step, size
         uint32_t held = wave == item.first ? 0 : 1; // the state merged so far
         uint32_t n = item.end - wave;
         n = n < MAX_SPLIT_CHUNKS - held ? n : MAX_SPLIT_CHUNKS - held;
+        uint32_t parts = group_parts(item.group, (size_t)n * n_kv, worker->n_threads);
+        item.n_q = item.group / parts;
         size_t begin, end;
-        pool_share((size_t)n * n_kv, worker->index, worker->n_threads, &begin, &end);
+        pool_share((size_t)n * n_kv * parts, worker->index, worker->n_threads, &begin, &end);
         for (size_t i = begin; i < end; i++) {
-            item.kv_head = (uint32_t)(i / n);
-            size_t chunk = i % n;
+            size_t chunk = i / parts % n;
+            item.kv_head = (uint32_t)(i / parts / n);
+            item.head = (uint32_t)(i % parts) * item.n_q;
             struct state state = state_at(plan->partials + item.kv_head * head_floats + (chunk + held) * floats, &item);
             attend(worker, &item, wave + (uint32_t)chunk, &state, scratch);
         }
         pool_barrier(plan->device->pool);
-        pool_share(n_kv, worker->index, worker->n_threads, &begin, &end);
+        pool_share((size_t)n_kv * item.group, worker->index, worker->n_threads, &begin, &end);
         for (size_t head = begin; head < end; head++) {
-            float *memory = plan->partials + head * head_floats;
+            item.kv_head = (uint32_t)(head / item.group);
+            uint32_t h = (uint32_t)(head % item.group);
+            float *memory = plan->partials + item.kv_head * head_floats;
             struct state into = state_at(memory, &item);
-            item.kv_head = (uint32_t)head;
             for (size_t chunk = 1; chunk < n + held; chunk++) {
                 struct state next = state_at(memory + chunk * floats, &item);
-                merge(worker, &item, &into, &next);
+                merge(worker, &item, &into, &next, h);
             }
             if (wave + n == item.end)
-                finish(worker, &item, &into);
+                finish(worker, &item, &into, h, scratch);
         }
         wave += n;
         if (wave < item.end)

@@ -88,26 +88,46 @@ static void glu_item(const struct worker *worker, const struct step *step, size_
     }
 }
 
+// Panels of a product's matrices: of one, or of one a head.
+static size_t product_panels(const struct worker *worker, const struct product *product)
+{
+    const struct cpu_weight *weight = &worker->plan->weights->items[product->weight];
+    return weight->n * weight->packed.n_panels;
+}
+
+// A panel of a product. Each matrix of several takes its own part of the source and gives its own part of the result;
+// where a last panel would reach beyond that part, it is made aside and only what belongs there is copied.
 static void product_item(const struct worker *worker, const struct step *step, size_t item,
                          const struct source_rows *source, size_t first_row)
 {
     const struct plan *plan = worker->plan;
-    uint32_t p = 0;
-    while (item >= plan->weights->items[step->products[p].weight].packed.n_panels)
-        item -= plan->weights->items[step->products[p++].weight].packed.n_panels;
-    const struct product *product = &step->products[p];
+    const struct product *product = step->products;
+    while (item >= product_panels(worker, product))
+        item -= product_panels(worker, product++);
+    const struct cpu_weight *weight = &plan->weights->items[product->weight];
+    size_t matrix = item / weight->packed.n_panels, panel = item % weight->packed.n_panels;
+    const struct packed packed = cpu_weight_matrix(weight, matrix);
+    struct source_rows part = *source;
+    part.rows += matrix * form_row_bytes(source->precision, packed.k);
     const struct tensor *result = product->node->result;
-    const struct slot *slot = &plan->slots[result->index];
-    float *y = worker_value(worker, result, first_row) + item * PANEL_ROWS;
-    panel_product(worker, &plan->weights->items[product->weight].packed, item, source, y,
-                  slot->row_bytes / sizeof(float));
+    size_t stride = plan->slots[result->index].row_bytes / sizeof(float);
+    float *y = worker_value(worker, result, first_row) + matrix * packed.n_rows + panel * PANEL_ROWS;
+    size_t n_outputs = packed.n_rows - panel * PANEL_ROWS;
+    if (weight->n == 1 || n_outputs >= PANEL_ROWS) {
+        panel_product(worker, &packed, panel, &part, y, stride);
+        return;
+    }
+    float *aside = (float *)(void *)(worker->scratch + panel_scratch(&packed, source->precision));
+    panel_product(worker, &packed, panel, &part, aside, PANEL_ROWS);
+    for (size_t t = 0; t < source->n; t++)
+        memcpy(y + t * stride, aside + t * PANEL_ROWS, n_outputs * sizeof(float));
 }
 
 static size_t n_items(const struct worker *worker, const struct step *step)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < step->n_products; i++)
-        n += worker->plan->weights->items[step->products[i].weight].packed.n_panels;
+        n += product_panels(worker, &step->products[i]);
     return step->glu == NULL ? n : (n / 2 + 1) / 2;
 }
 
@@ -115,7 +135,7 @@ void cpu_run_matmul(const struct worker *worker, const struct step *step)
 {
     const struct form *form = &worker->plan->forms[step->source];
     size_t n_rows = worker_n_rows(worker, step->rows), begin, end;
-    size_t block = cpu_token_block(form->precision, form->value->ne[0]);
+    size_t block = cpu_token_block(form->precision, form_k(form));
     pool_share(n_items(worker, step), worker->index, worker->n_threads, &begin, &end);
     for (size_t row = 0; row < n_rows; row += block) {
         struct source_rows source = {.rows = worker_row(worker, &form->slot, row),

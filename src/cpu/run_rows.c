@@ -3,12 +3,9 @@
 
 #include <string.h>
 
-static void round_source(const struct worker *worker, const struct form *form, size_t row)
+// One source of k elements: a row, or a head of it.
+static void round_part(const struct kernels *kernels, const struct form *form, const float *x, size_t k, uint8_t *out)
 {
-    const struct kernels *kernels = worker->plan->device->kernels;
-    const float *x = worker_value(worker, form->value, row);
-    uint8_t *out = worker_row(worker, &form->slot, row);
-    size_t k = form->value->ne[0];
     if (form->precision == PRECISION_Q8) {
         kernels->quantize_q8(x, k, out);
     } else if (form->precision == PRECISION_F16) {
@@ -19,6 +16,15 @@ static void round_source(const struct worker *worker, const struct form *form, s
         for (size_t s = 0; s < MAX_SEGMENTS; s++)
             values[f32_row_scales(k) + s] = 1.0f;
     }
+}
+
+static void round_source(const struct worker *worker, const struct form *form, size_t row)
+{
+    const float *x = worker_value(worker, form->value, row);
+    uint8_t *out = worker_row(worker, &form->slot, row);
+    size_t k = form_k(form), bytes = form_row_bytes(form->precision, k);
+    for (uint32_t part = 0; part < form->n_parts; part++)
+        round_part(worker->plan->device->kernels, form, x + part * k, k, out + part * bytes);
 }
 
 // A source of an elementwise op: a value's row, or a weight's vector.
@@ -34,6 +40,13 @@ static void select_row(const struct worker *worker, const struct node *node, siz
     const struct tensor *source = node->sources[0];
     const float *x = worker_value(worker, source, worker->selected[row]);
     memcpy(worker_value(worker, node->result, row), x, source->ne[0] * sizeof(float));
+}
+
+// The elements [begin, begin + width) of each head.
+static void slice(const struct attributes *a, const float *x, size_t n_heads, float *y)
+{
+    for (size_t head = 0; head < n_heads; head++)
+        memcpy(y + head * a->width, x + head * a->head_dim + a->begin, a->width * sizeof(float));
 }
 
 static void apply(const struct worker *worker, const struct node *node, size_t row)
@@ -65,6 +78,13 @@ static void apply(const struct worker *worker, const struct node *node, size_t r
         (a->activation == ACTIVATION_SILU ? kernels->swiglu : kernels->geglu)(gate, up, n, y);
         break;
     }
+    case OP_SLICE:
+        slice(a, operand(worker, node->sources[0], row), n / a->width, y);
+        break;
+    case OP_POSITION_SCALE:
+        kernels->scale(operand(worker, node->sources[0], row), cpu_temperature(a, worker->run->rows[row].position), n,
+                       y);
+        break;
     default: // the other ops are never in a row step
         break;
     }
