@@ -110,6 +110,84 @@ static void test_activations(void **state)
     assert_true(silu_f32(0.0f) == 0.0f && signbit(gelu_f32(-0.0f)));
 }
 
+static double exact_sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+static void test_sigmoid(void **state)
+{
+    (void)state;
+    assert_true(worst_ulps("sigmoid", sigmoid_f32, exact_sigmoid, 1e-30f, 100.0f) < 2.0);
+    assert_true(worst_ulps("sigmoid", sigmoid_f32, exact_sigmoid, -87.0f, -1e-30f) < 2.5);
+    assert_true(sigmoid_f32(0.0f) == 0.5f && sigmoid_f32(-0.0f) == 0.5f);
+    assert_true(sigmoid_f32(INFINITY) == 1.0f && float_bits(sigmoid_f32(-INFINITY)) == 0 && isnan(sigmoid_f32(NAN)));
+}
+
+static void test_relu(void **state)
+{
+    (void)state;
+    assert_true(relu_f32(3.5f) == 3.5f && float_bits(relu_f32(-3.5f)) == 0 && relu_f32(INFINITY) == INFINITY);
+    assert_true(float_bits(relu_f32(-INFINITY)) == 0 && float_bits(relu_f32(0.0f)) == 0);
+    assert_true(signbit(relu_f32(-0.0f)) && isnan(relu_f32(NAN)) && isnan(relu_f32(-NAN)));
+    assert_true(relu_f32(0x1p-149f) == 0x1p-149f && float_bits(relu_f32(-0x1p-149f)) == 0);
+}
+
+static double exact_clamped(double gate, double up)
+{
+    const double g = gate > 7 ? 7 : gate, u = up > 7 ? 7 : up < -7 ? -7 : up;
+    return g * exact_sigmoid((double)1.702f * g) * (u + 1);
+}
+
+static void test_swiglu_clamped(void **state)
+{
+    (void)state;
+    for (float gate = -100.0f; gate < 20.0f; gate += 0.0937f)
+        for (float up = -12.0f; up < 12.0f; up += 0.713f) {
+            const double exact = exact_clamped((double)gate, (double)up);
+            const double got = (double)swiglu_clamped_f32(gate, up, 7.0f, 1.702f);
+            assert_true(fabs(got - exact) <= 5e-7 * fabs((double)gate) * (fabs((double)up) + 1));
+        }
+    const float most = swiglu_clamped_f32(7.0f, 7.0f, 7.0f, 1.702f);
+    assert_true(swiglu_clamped_f32(INFINITY, INFINITY, 7.0f, 1.702f) == most);
+    assert_true(swiglu_clamped_f32(3e38f, 3e38f, 7.0f, 1.702f) == most);
+    assert_true(swiglu_clamped_f32(1.0f, -INFINITY, 7.0f, 1.702f) == swiglu_clamped_f32(1.0f, -7.0f, 7.0f, 1.702f));
+    assert_true(swiglu_clamped_f32(-3e38f, 1.0f, 7.0f, 1.702f) == 0.0f);
+    assert_true(swiglu_clamped_f32(2.0f, -1.0f, 7.0f, 1.702f) == 0.0f);
+    assert_true(isnan(swiglu_clamped_f32(NAN, 1.0f, 7.0f, 1.702f)) &&
+                isnan(swiglu_clamped_f32(1.0f, NAN, 7.0f, 1.702f)));
+}
+
+static void test_log(void **state)
+{
+    (void)state;
+    assert_true(worst_ulps("log", log_f32, log, 0x1p-149f, 0x1p-126f) < 0.8);
+    assert_true(worst_ulps("log", log_f32, log, 0x1p-126f, 0x1.fffffep-1f) < 0.8);
+    assert_true(worst_ulps("log", log_f32, log, 1.0f, FLT_MAX) < 0.8);
+    // Around 1, where the result is small and the borders of the reduction lie: every float.
+    for (uint32_t bits = float_bits(0.999f); bits < float_bits(1.001f); bits++)
+        assert_true(ulps(log_f32(float_from_bits(bits)), log((double)float_from_bits(bits))) < 0.8);
+    for (uint32_t bits = 0x3f3504f3u - 100; bits < 0x3f3504f3u + 100; bits++)
+        assert_true(ulps(log_f32(float_from_bits(bits)), log((double)float_from_bits(bits))) < 0.8);
+    assert_true(float_bits(log_f32(1.0f)) == 0 && log_f32(0.0f) == -INFINITY && log_f32(-0.0f) == -INFINITY);
+    assert_true(log_f32(INFINITY) == INFINITY && isnan(log_f32(-1.0f)) && isnan(log_f32(-INFINITY)));
+    assert_true(isnan(log_f32(NAN)) && isnan(log_f32(-0x1p-149f)));
+}
+
+static double exact_softplus(double x)
+{
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+
+static void test_softplus(void **state)
+{
+    (void)state;
+    assert_true(worst_ulps("softplus", softplus_f32, exact_softplus, 1e-30f, 3e38f) < 2.0);
+    assert_true(worst_ulps("softplus", softplus_f32, exact_softplus, -87.3f, -1e-30f) < 3.0);
+    assert_true(softplus_f32(INFINITY) == INFINITY && float_bits(softplus_f32(-INFINITY)) == 0);
+    assert_true(softplus_f32(-3e38f) == 0.0f && softplus_f32(3e38f) == 3e38f && isnan(softplus_f32(NAN)));
+}
+
 static void test_softcap(void **state)
 {
     (void)state;
@@ -166,8 +244,10 @@ static void test_tree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp),     cmocka_unit_test(test_tanh),   cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_softcap), cmocka_unit_test(test_halves), cmocka_unit_test(test_tree),
+        cmocka_unit_test(test_sigmoid), cmocka_unit_test(test_relu),        cmocka_unit_test(test_swiglu_clamped),
+        cmocka_unit_test(test_log),     cmocka_unit_test(test_softplus),    cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_tanh),    cmocka_unit_test(test_activations), cmocka_unit_test(test_softcap),
+        cmocka_unit_test(test_halves),  cmocka_unit_test(test_tree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,7 +131,7 @@ struct kernels {
     // each side: the maximum (NaN where one is) or the mean of those elements of the window that are x's. y is not x.
     void (*pool_1d)(const float *x, size_t n, bool max, size_t kernel, size_t stride, size_t padding, float *y);
     // One token's logits[n_expert], with the selection bias [n_expert] or NULL → out: n_used experts, ascending, as
-    // floats, then their weights (docs/moe.md). The routing must be one that op_route accepts. Experts are valid
+    // floats, then their weights (docs/numerics.md). The routing must be one that op_route accepts. Experts are valid
     // whatever the logits are; where some are NaN, weights may be. scratch: route_scratch_floats.
     void (*route)(const struct routing *routing, const float *logits, const float *bias, float *scratch, float *out);
 

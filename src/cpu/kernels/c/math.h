@@ -127,7 +127,7 @@ static inline float swiglu_clamped_f32(float gate, float up, float limit, float 
     return g / (1.0f + exp_f32(-(alpha * g))) * (u + 1.0f);
 }
 
-// log(x), at most 0.6 ulp from the true value. ±0: -inf; below 0: NaN. x = m · 2^n with m in [√½, √2), f = m - 1:
+// log(x), at most 0.8 ulp from the true value. ±0: -inf; below 0: NaN. x = m · 2^n with m in [√½, √2), f = m - 1:
 // log = n ln 2 + f - f²/2 + f³ P(f), where n · LN2_HIGH is exact and its sum with f is kept in two parts.
 static inline float log_f32(float x)
 {
