@@ -28,17 +28,22 @@ static struct step *add_step(struct plan *plan, enum step_kind kind, enum rows r
     if (!array_grow((void **)&plan->steps, &plan->steps_capacity, plan->n_steps + 1, sizeof(*plan->steps)))
         return NULL;
     struct step *step = &plan->steps[plan->n_steps++];
-    *step = (struct step){.kind = kind, .rows = rows, .source = NO_INDEX, .out_form = NO_INDEX};
+    *step =
+        (struct step){.kind = kind, .rows = rows, .source = NO_INDEX, .shared_source = NO_INDEX, .out_form = NO_INDEX};
     return step;
 }
 
-// The current step where it has this kind and these rows, else a new one.
-static struct step *step_of_kind(struct plan *plan, enum step_kind kind, enum rows rows)
+// The current step where it has this kind and this value's rows, else a new one.
+static struct step *step_of_kind(struct plan *plan, enum step_kind kind, const struct tensor *value)
 {
     struct step *step = current_step(plan);
-    if (step != NULL && step->kind == kind && step->rows == rows && step->attention == NULL)
+    if (step != NULL && step->kind == kind && step->rows == value->rows && step->per_row == value->per_row &&
+        step->attention == NULL)
         return step;
-    return add_step(plan, kind, rows);
+    step = add_step(plan, kind, value->rows);
+    if (step != NULL)
+        step->per_row = value->per_row;
+    return step;
 }
 
 static bool add_op(struct step *step, const struct node *node, uint32_t form)
@@ -65,6 +70,7 @@ static void make_value(struct plan *plan, const struct tensor *tensor, bool by_r
 {
     uint32_t now = (uint32_t)plan->n_steps - 1;
     plan->slots[tensor->index] = (struct slot){.rows = tensor->rows,
+                                               .per_row = tensor->per_row,
                                                .row_bytes = round_up(tensor->ne[0], 16) * sizeof(float),
                                                .first = now,
                                                .last = now,
@@ -106,7 +112,7 @@ static uint32_t count_units(const struct step *step)
 static enum status plan_row_op(struct plan *plan, const struct node *node, struct error *error)
 {
     enum step_kind kind = is_head_op(node) ? STEP_HEADS : STEP_ROWS;
-    struct step *step = step_of_kind(plan, kind, node->result->rows);
+    struct step *step = step_of_kind(plan, kind, node->result);
     if (step == NULL || !add_op(step, node, NO_INDEX))
         return out_of_memory(error);
     for (uint32_t i = 0; i < node->n_sources; i++)
@@ -117,14 +123,43 @@ static enum status plan_row_op(struct plan *plan, const struct node *node, struc
     return STATUS_OK;
 }
 
-// A gated unit of the two products that the current step makes is done there, 32 outputs at a time.
+// ---- what is done where a product is made ----
+
+// A bias of experts is added to the product that the current step makes. NULL: to none.
+static struct product *product_of_bias(struct plan *plan, const struct node *node)
+{
+    struct step *step = current_step(plan);
+    if (node->op != OP_ADD_ID || step == NULL || step->kind != STEP_EXPERTS || step->glu != NULL ||
+        node->sources[0]->n_uses != 1 || node->sources[2] != step->route)
+        return NULL;
+    for (uint32_t i = 0; i < step->n_products; i++) {
+        if (step->products[i].result == node->sources[0])
+            return &step->products[i];
+    }
+    return NULL;
+}
+
+static void plan_fused_bias(struct plan *plan, struct product *product, const struct node *node)
+{
+    plan->slots[product->result->index].used = false;
+    product->bias = node;
+    product->result = node->result;
+    make_value(plan, node->result, false);
+}
+
+// A gated unit of the products that the current step makes (of one, where gate and up are the same) is done there, a
+// tile of outputs at a time.
 static bool fuses_glu(struct plan *plan, const struct node *node)
 {
     const struct step *step = current_step(plan);
-    return node->op == OP_GLU && step != NULL && step->kind == STEP_MATMUL && step->n_products == 2 &&
-           step->glu == NULL && step->products[0].node->result == node->sources[0] &&
-           step->products[1].node->result == node->sources[1] && node->sources[0]->n_uses == 1 &&
-           node->sources[1]->n_uses == 1;
+    if (node->op != OP_GLU || step == NULL || (step->kind != STEP_MATMUL && step->kind != STEP_EXPERTS) ||
+        step->glu != NULL)
+        return false;
+    const struct tensor *gate = node->sources[0], *up = node->sources[1];
+    bool same = gate == up;
+    if (step->n_products != (same ? 1 : 2) || step->products[0].result != gate || gate->n_uses != (same ? 2 : 1))
+        return false;
+    return same || (step->products[1].result == up && up->n_uses == 1);
 }
 
 static void plan_fused_glu(struct plan *plan, const struct node *node)
@@ -141,31 +176,66 @@ static bool same_segments(const struct segments *a, const struct segments *b)
     return a->n == b->n && a->grain == b->grain && memcmp(a->border, b->border, sizeof(a->border)) == 0;
 }
 
-// Adds the rounding of a value to the plan: in the gated unit that makes it, or in a row step.
+// Whether the current step, which makes the value in tiles, can round it as well. Where there is a scale a segment the
+// tiles are the segments, so there must be enough of them for the threads.
+static bool fuses_form(const struct plan *plan, const struct step *step, const struct form *form)
+{
+    if (step == NULL || step->glu == NULL || step->glu->result != form->value || step->out_form != NO_INDEX ||
+        form->n_parts != 1)
+        return false;
+    if (form->precision != PRECISION_F16)
+        return true;
+    size_t n_threads = plan->device->n_threads, n_items = form->segments.n;
+    if (step->kind == STEP_EXPERTS)
+        n_items *= form->value->per_row;
+    return n_items % n_threads == 0 || n_items >= 4 * n_threads;
+}
+
+// Adds the rounding of a value to the plan: in the gated unit that makes it, in the row step that made it, or in a row
+// step of its own.
 static enum status make_form(struct plan *plan, uint32_t index, struct error *error)
 {
     struct form *form = &plan->forms[index];
+    const struct slot *value = &plan->slots[form->value->index];
     struct step *step = current_step(plan);
-    bool fused = step != NULL && step->glu != NULL && step->glu->result == form->value && step->out_form == NO_INDEX &&
-                 form->precision == PRECISION_Q8 && form->n_parts == 1;
+    bool fused = fuses_form(plan, step, form);
+    uint32_t made = (uint32_t)plan->n_steps - 1;
     if (fused) {
         step->out_form = index;
         if (form->value->n_uses == 1)
             plan->slots[form->value->index].used = false;
+    } else if (value->by_rows && plan->steps[value->first].kind == STEP_ROWS) {
+        made = value->first;
+        if (!add_op(&plan->steps[made], NULL, index))
+            return out_of_memory(error);
     } else {
-        step = step_of_kind(plan, STEP_ROWS, form->value->rows);
+        step = step_of_kind(plan, STEP_ROWS, form->value);
         if (step == NULL || !add_op(step, NULL, index))
             return out_of_memory(error);
         use_value(plan, form->value);
+        made = (uint32_t)plan->n_steps - 1;
     }
-    uint32_t now = (uint32_t)plan->n_steps - 1;
     form->slot = (struct slot){.rows = form->value->rows,
+                               .per_row = form->value->per_row,
                                .row_bytes = form->n_parts * form_row_bytes(form->precision, form_k(form)),
-                               .first = now,
-                               .last = now,
+                               .first = made,
+                               .last = made,
                                .by_rows = !fused,
                                .used = true};
     return STATUS_OK;
+}
+
+// Whether there is a product of this weight with sources of this precision.
+static enum status check_precision(const struct plan *plan, const struct tensor *weight, enum precision precision,
+                                   struct error *error)
+{
+    const struct packed_format *format = plan->described.items[weight->index].packed.format;
+    if (precision != PRECISION_Q8 || (format != NULL && format->scaling != SCALING_NONE))
+        return STATUS_OK;
+    return error_set(error, STATUS_UNSUPPORTED,
+                     "the CPU has no product of %s weights with q8 sources, which '%s' is asked to take: use f32, bf16 "
+                     "or f16 for it (--precision)",
+                     dtype_get(weight->dtype)->name, weight->name);
 }
 
 // The form of `value`, of n_parts heads, that a weight with these segments takes; made where it is not there yet.
@@ -190,13 +260,29 @@ static enum status find_form(struct plan *plan, const struct tensor *value, enum
     return make_form(plan, *index, error);
 }
 
+static void add_product(struct plan *plan, struct step *step, const struct node *node)
+{
+    step->products[step->n_products++] =
+        (struct product){.node = node, .weight = node->sources[0]->index, .result = node->result};
+    make_value(plan, node->result, false);
+}
+
+// The form that source `x`, of n_parts heads, takes for a weight.
+static enum status source_form(struct plan *plan, const struct tensor *weight, const struct tensor *x,
+                               enum precision precision, uint32_t n_parts, uint32_t *source, struct error *error)
+{
+    enum status status = check_precision(plan, weight, precision, error);
+    if (status != STATUS_OK)
+        return status;
+    return find_form(plan, x, precision, n_parts, &plan->described.items[weight->index].packed.segments, source, error);
+}
+
 // A product with one matrix, or (MATMUL_HEADS) with one a head.
 static enum status plan_matmul(struct plan *plan, const struct node *node, struct error *error)
 {
-    uint32_t weight = node->sources[0]->index, source = NO_INDEX;
-    uint32_t n_parts = node->op == OP_MATMUL_HEADS ? (uint32_t)node->sources[0]->ne[2] : 1;
-    enum status status = find_form(plan, node->sources[1], node->attributes.precision, n_parts,
-                                   &plan->described.items[weight].packed.segments, &source, error);
+    uint32_t source = NO_INDEX, n_parts = node->op == OP_MATMUL_HEADS ? (uint32_t)node->sources[0]->ne[2] : 1;
+    enum status status =
+        source_form(plan, node->sources[0], node->sources[1], node->attributes.precision, n_parts, &source, error);
     if (status != STATUS_OK)
         return status;
     struct step *step = current_step(plan);
@@ -207,15 +293,79 @@ static enum status plan_matmul(struct plan *plan, const struct node *node, struc
     if (step == NULL)
         return out_of_memory(error);
     step->source = source;
-    step->products[step->n_products++] = (struct product){.node = node, .weight = weight};
+    add_product(plan, step, node);
     use_slot(plan, &plan->forms[source].slot);
-    make_value(plan, node->result, false);
+    return STATUS_OK;
+}
+
+// Room for the tables of a route's pairs.
+static enum status measure_pairs(struct plan *plan, const struct routing *routing, struct error *error)
+{
+    size_t n_pairs;
+    if (!checked_mul_size(plan->params.n_rows, routing->n_used, &n_pairs) || n_pairs > UINT32_MAX / 2)
+        return error_set(error, STATUS_INVALID,
+                         "batches of %zu with %u experts a token are too large: use a smaller -b", plan->params.n_rows,
+                         routing->n_used);
+    plan->max_pairs = n_pairs > plan->max_pairs ? n_pairs : plan->max_pairs;
+    plan->max_experts = routing->n_expert > plan->max_experts ? routing->n_expert : plan->max_experts;
+    return STATUS_OK;
+}
+
+// Products of one source by one route are one step: of gate and up, which then may end in their gated unit.
+static enum status plan_mul_mat_id(struct plan *plan, const struct node *node, struct error *error)
+{
+    const struct tensor *route = node->sources[2];
+    uint32_t source = NO_INDEX;
+    enum status status = measure_pairs(plan, &route->producer->attributes.routing, error);
+    if (status == STATUS_OK)
+        status = source_form(plan, node->sources[0], node->sources[1], node->attributes.precision, 1, &source, error);
+    if (status != STATUS_OK)
+        return status;
+    struct step *step = current_step(plan);
+    bool joins = step->kind == STEP_EXPERTS && step->source == source && step->route == route && step->glu == NULL &&
+                 step->n_products == 1 && step->products[0].bias == NULL &&
+                 step->products[0].node->result->ne[0] == node->result->ne[0];
+    if (!joins)
+        step = add_step(plan, STEP_EXPERTS, ROWS_PAIRS);
+    if (step == NULL)
+        return out_of_memory(error);
+    step->per_row = node->result->per_row;
+    step->source = source;
+    step->route = route;
+    add_product(plan, step, node);
+    use_slot(plan, &plan->forms[source].slot);
+    use_value(plan, route);
+    return STATUS_OK;
+}
+
+static enum status plan_mul_mat_id_sum(struct plan *plan, const struct node *node, struct error *error)
+{
+    const struct tensor *shared = node->sources[4], *hidden = node->sources[5];
+    uint32_t source = NO_INDEX, shared_source = NO_INDEX;
+    enum status status =
+        source_form(plan, node->sources[0], node->sources[1], node->attributes.precision, 1, &source, error);
+    if (status == STATUS_OK && shared != NULL)
+        status = source_form(plan, shared, hidden, node->attributes.shared_precision, 1, &shared_source, error);
+    if (status != STATUS_OK)
+        return status;
+    struct step *step = add_step(plan, STEP_EXPERTS_SUM, node->result->rows);
+    if (step == NULL)
+        return out_of_memory(error);
+    step->source = source;
+    step->shared_source = shared_source;
+    step->route = node->sources[2];
+    add_product(plan, step, node);
+    use_slot(plan, &plan->forms[source].slot);
+    if (shared_source != NO_INDEX)
+        use_slot(plan, &plan->forms[shared_source].slot);
+    use_value(plan, node->sources[2]);
+    use_value(plan, node->sources[6]);
     return STATUS_OK;
 }
 
 static enum status plan_attention(struct plan *plan, const struct node *node, struct error *error)
 {
-    struct step *heads = step_of_kind(plan, STEP_HEADS, node->result->rows);
+    struct step *heads = step_of_kind(plan, STEP_HEADS, node->result);
     if (heads == NULL)
         return out_of_memory(error);
     heads->attention = node;
@@ -230,26 +380,29 @@ static enum status plan_attention(struct plan *plan, const struct node *node, st
     return STATUS_OK;
 }
 
-// Until each has its step.
-static bool is_planned(enum op op)
-{
-    return op <= OP_SELECT_ROWS || op == OP_SLICE || op == OP_CONCAT || op == OP_MATMUL_HEADS ||
-           op == OP_POSITION_SCALE;
-}
-
 static enum status plan_node(struct plan *plan, const struct node *node, struct error *error)
 {
-    if (!is_planned(node->op))
-        return error_set(error, STATUS_UNSUPPORTED, "the CPU cannot do the op '%s' yet", op_get(node->op)->name);
-    if (node->op == OP_MATMUL || node->op == OP_MATMUL_HEADS)
+    switch (node->op) {
+    case OP_MATMUL:
+    case OP_MATMUL_HEADS:
         return plan_matmul(plan, node, error);
-    if (node->op == OP_ATTENTION)
+    case OP_ATTENTION:
         return plan_attention(plan, node, error);
-    if (fuses_glu(plan, node)) {
-        plan_fused_glu(plan, node);
-        return STATUS_OK;
+    case OP_MUL_MAT_ID:
+        return plan_mul_mat_id(plan, node, error);
+    case OP_MUL_MAT_ID_SUM:
+        return plan_mul_mat_id_sum(plan, node, error);
+    default:
+        break;
     }
-    return plan_row_op(plan, node, error);
+    struct product *product = product_of_bias(plan, node);
+    if (product != NULL)
+        plan_fused_bias(plan, product, node);
+    else if (fuses_glu(plan, node))
+        plan_fused_glu(plan, node);
+    else
+        return plan_row_op(plan, node, error);
+    return STATUS_OK;
 }
 
 static enum status plan_steps(struct plan *plan, struct error *error)

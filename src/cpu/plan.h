@@ -15,6 +15,7 @@ enum { NO_INDEX = UINT32_MAX };
 // A value of the graph, or a source rounded to some precision (a form), in memory.
 struct slot {
     enum rows rows;
+    uint32_t per_row;      // PAIRS: how many a row of the batch
     size_t row_bytes;      // of one row, a multiple of 64
     uint32_t first, last;  // steps between which it lives
     bool by_rows;          // made by a row step: private to each thread where there is one row
@@ -33,10 +34,13 @@ struct form {
 };
 
 enum step_kind {
-    STEP_ROWS,      // items: rows
-    STEP_MATMUL,    // items: panels of outputs
-    STEP_HEADS,     // items: rows × units of heads; norms, rotations, joining, storing keys and values
-    STEP_ATTENTION, // items: rows × KV heads (× chunks)
+    STEP_ROWS,        // items: rows
+    STEP_MATMUL,      // items: panels of outputs
+    STEP_HEADS,       // items: rows × units of heads; norms, rotations, joining, storing keys and values
+    STEP_ATTENTION,   // items: rows × KV heads (× chunks)
+    STEP_EXPERTS,     // items: experts that have rows × tiles of hidden units
+    STEP_EXPERTS_SUM, // items: panels of outputs, with all experts inside
+    STEP_KINDS,
 };
 
 // One op of a row or head step. form != NO_INDEX: the rounding of `node`'s … of value `input` into that form.
@@ -48,6 +52,8 @@ struct micro_op {
 struct product {
     const struct node *node;
     uint32_t weight;
+    const struct node *bias;     // EXPERTS: the add_id behind it, or NULL
+    const struct tensor *result; // the bias's, or the node's own
 };
 
 enum { MAX_PRODUCTS = 4 };
@@ -55,13 +61,16 @@ enum { MAX_PRODUCTS = 4 };
 struct step {
     enum step_kind kind;
     enum rows rows;
+    uint32_t per_row;     // ROWS of pairs: how many a row of the batch
     struct micro_op *ops; // ROWS, HEADS
     size_t n_ops, ops_capacity;
-    struct product products[MAX_PRODUCTS]; // MATMUL
+    struct product products[MAX_PRODUCTS]; // MATMUL, EXPERTS, EXPERTS_SUM (the experts' and the shared expert's)
     uint32_t n_products;
-    uint32_t source;              // MATMUL: form
-    const struct node *glu;       // MATMUL: products 0 and 1 are its gate and up
-    uint32_t out_form;            // MATMUL with glu: the Q8 form that is written instead of the value
+    uint32_t source;              // MATMUL, EXPERTS, EXPERTS_SUM: form
+    uint32_t shared_source;       // EXPERTS_SUM: form of the shared expert's hidden row; NO_INDEX: there is none
+    const struct tensor *route;   // EXPERTS, EXPERTS_SUM, ROWS of pairs
+    const struct node *glu;       // MATMUL, EXPERTS: of the products (one, where gate and up are the same)
+    uint32_t out_form;            // with glu: the form that is written instead of the value
     const struct node *attention; // HEADS: whose keys and values are stored (or NULL); ATTENTION
     uint32_t n_units;             // HEADS: into how many parts the heads of a row are cut
 };
@@ -81,7 +90,8 @@ struct plan {
     struct plan_params params;
     struct step *steps;
     size_t n_steps, steps_capacity;
-    size_t tail; // the first step whose rows are those of the logits
+    size_t max_pairs, max_experts; // of any route
+    size_t tail;                   // the first step whose rows are those of the logits
     struct form *forms;
     size_t n_forms, forms_capacity;
     struct slot *slots; // by value index
@@ -94,8 +104,8 @@ struct plan {
 
     uint8_t *memory; // the shared arena
     size_t memory_bytes, logits_bytes;
-    uint8_t *thread_memory; // of all threads: private rows, then scratch
-    size_t private_bytes, scratch_bytes, thread_bytes;
+    uint8_t *thread_memory; // of all threads: private rows, then tables of pairs, then scratch
+    size_t private_bytes, pairs_bytes, scratch_bytes, thread_bytes;
     float *partials; // attention states of single chunks: [MAX_SPLIT_CHUNKS][n_head][v_dim + 2]
     size_t partials_bytes;
 };
@@ -104,6 +114,8 @@ enum {
     MAX_SPLIT_CHUNKS = 256,         // chunks whose states are held at once where one row's keys are split over threads
     TOKEN_BLOCK_BYTES = 256 * 1024, // sources that a matmul keeps in cache while it goes over its panels
     GEMM_MIN_ROWS = 4,              // rows from which unpacking a panel pays
+    TILE = 32,                      // outputs of a gated unit that are made at a time: a block of Q8
+    PART_ROWS = 48,                 // rows whose partial sums are held at a time
 };
 
 // Tokens that a matmul over k elements takes at a time.
@@ -131,22 +143,40 @@ bool cpu_plan_describe(const struct plan *plan, struct buffer *json);
 // run.c
 enum status cpu_plan_run(struct plan *plan, const struct run *run, struct error *error);
 
+// The (token, expert) pairs of a route, sorted by expert and then by row. Every thread sorts for itself, once a layer,
+// into memory of its own: that is cheaper than a barrier.
+struct pairs {
+    const struct tensor *route; // whose pairs these are; NULL: none yet
+    uint32_t n, n_active;
+    uint32_t *start;  // [n_expert + 1]: the pairs of expert e are [start[e], start[e + 1])
+    uint32_t *active; // [n_expert]: experts that have pairs, ascending
+    uint32_t *row;    // [n]
+    float *weight;    // [n]
+};
+
+// What went wrong in the threads of a run, smallest layer first: (layer << 32 | what), UINT64_MAX: nothing.
+enum { FAULT_ROUTER = 0, FAULT_ABSENT = 1 }; // FAULT_ABSENT + expert
+
 // What a thread knows while it runs a plan.
 struct worker {
     const struct plan *plan;
     const struct run *run;
     size_t index, n_threads;
     uint8_t *private_memory;
+    struct pairs *pairs;
+    _Atomic uint64_t *fault;
     uint8_t *scratch;
     const uint32_t *selected; // the window of selected rows that the tail works on
     size_t n_selected;
 };
 
+void worker_fault(const struct worker *worker, uint32_t layer, uint32_t what);
+
 // The row of a slot as this worker sees it.
-size_t worker_n_rows(const struct worker *worker, enum rows rows);
+size_t worker_n_rows(const struct worker *worker, enum rows rows, uint32_t per_row);
 static inline uint8_t *worker_row(const struct worker *worker, const struct slot *slot, size_t row)
 {
-    if (slot->by_rows && worker_n_rows(worker, slot->rows) == 1)
+    if (slot->by_rows && worker_n_rows(worker, slot->rows, slot->per_row) == 1)
         return worker->private_memory + slot->private_offset;
     return worker->plan->memory + slot->offset + row * slot->row_bytes;
 }
@@ -158,11 +188,70 @@ static inline float *worker_value(const struct worker *worker, const struct tens
 // The memory of one KV head in a page of a row's session.
 uint8_t *cpu_kv_head(const struct worker *worker, uint32_t layer, uint32_t session, uint32_t page, uint32_t head);
 
+// A source of elementwise work: a value's row, or a weight's only vector.
+static inline const float *worker_operand(const struct worker *worker, const struct tensor *tensor, size_t row)
+{
+    if (tensor->rows == ROWS_NONE)
+        return cpu_weight_vector(&worker->plan->weights->items[tensor->index], 0);
+    return worker_value(worker, tensor, row);
+}
+
+// ---- products and gated units (run_matmul.c), shared by dense and expert steps ----
+
+// Source rows that lie `stride` bytes apart.
+struct source_rows {
+    const uint8_t *rows;
+    size_t stride;
+    size_t n;
+    enum precision precision;
+};
+
+// One panel of a weight: unpacked into the worker's scratch where there are rows enough for that to pay.
+struct panel {
+    const struct worker *worker;
+    const struct packed *weight;
+    size_t index;
+    enum precision precision;
+    bool unpacked;
+};
+struct panel cpu_panel(const struct worker *worker, const struct packed *weight, size_t index, enum precision precision,
+                       size_t n_rows);
+// y[t * y_stride + 0 … 15] for the source's rows; part_stride: see struct kernels.
+void cpu_panel_product(const struct panel *panel, const struct source_rows *source, float *y, size_t y_stride,
+                       size_t part_stride);
+// What an unpacked panel takes of the scratch.
+size_t cpu_panel_scratch(enum precision precision, size_t k);
+
+// How a step cuts its outputs: TILE at a time, or, where a form is written that has a scale a segment, a segment.
+size_t step_n_tiles(const struct plan *plan, const struct step *step);
+void step_tile(const struct plan *plan, const struct step *step, size_t tile, size_t *begin, size_t *end);
+size_t step_tile_width(const struct plan *plan, const struct step *step); // the widest, a multiple of 16
+
+// Outputs [begin, begin + n) of a gated unit (or of a plain product) of one row, to where the step writes them.
+struct tile_row {
+    size_t begin, n;
+    float *gate, *up; // gate is overwritten
+    float *rounded;   // scratch: a source row of n values in F32
+};
+// activation(gate) · up, n elements
+void cpu_glu(const struct kernels *kernels, const struct attributes *attributes, const float *gate, const float *up,
+             size_t n, float *y);
+void cpu_finish_tile(const struct worker *worker, const struct step *step, const struct tile_row *tile, size_t row);
+
+// run_experts.c: the pairs of a route, sorted when they are asked for first.
+const struct pairs *worker_pairs(const struct worker *worker, const struct tensor *route);
+// What the unpacked panels of an EXPERTS_SUM step take of the scratch.
+size_t cpu_experts_sum_panel(const struct plan *plan, const struct step *step);
+size_t cpu_pairs_bytes(size_t n_pairs, size_t n_expert);
+void cpu_pairs_place(struct pairs *pairs, uint8_t *memory, size_t n_pairs, size_t n_expert);
+
 // Each runs this worker's share of a step.
 void cpu_run_rows(const struct worker *worker, const struct step *step);
 void cpu_run_matmul(const struct worker *worker, const struct step *step);
 void cpu_run_heads(const struct worker *worker, const struct step *step);
 void cpu_run_attention(const struct worker *worker, const struct step *step);
+void cpu_run_experts(const struct worker *worker, const struct step *step);
+void cpu_run_experts_sum(const struct worker *worker, const struct step *step);
 
 // What OP_POSITION_SCALE multiplies a row at this position by.
 float cpu_temperature(const struct attributes *attributes, uint32_t position);

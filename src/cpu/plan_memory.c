@@ -73,7 +73,8 @@ static size_t lay_out(struct block *blocks, size_t n, struct block **live)
 
 static size_t slot_capacity(const struct plan *plan, const struct slot *slot)
 {
-    return slot->rows == ROWS_LOGITS ? plan->params.n_logits : plan->params.n_rows;
+    size_t rows = slot->rows == ROWS_LOGITS ? plan->params.n_logits : plan->params.n_rows;
+    return slot->rows == ROWS_PAIRS ? rows * slot->per_row : rows;
 }
 
 static struct slot *slot_at(struct plan *plan, size_t i)
@@ -124,10 +125,35 @@ static enum status place_slots(struct plan *plan, struct error *error)
 static size_t matmul_scratch(const struct plan *plan, const struct step *step)
 {
     const struct form *form = &plan->forms[step->source];
-    size_t k = form_k(form);
-    size_t panel = form->precision == PRECISION_Q8 ? unpacked_q8_bytes(k) : k * PANEL_ROWS * sizeof(float);
-    size_t outputs = 2 * 2 * PANEL_ROWS * sizeof(float) * cpu_token_block(form->precision, k); // gate and up, 32 each
-    return round_up(panel, 64) + outputs;
+    size_t k = form_k(form), bytes = cpu_panel_scratch(form->precision, k);
+    size_t block = cpu_token_block(form->precision, k);
+    if (step->kind == STEP_MATMUL && step->glu == NULL) // a last panel of a head, put aside
+        return bytes + block * PANEL_ROWS * sizeof(float);
+    size_t width = step_tile_width(plan, step);
+    if (step->kind == STEP_EXPERTS)
+        bytes += block * form->slot.row_bytes;
+    return bytes + step->n_products * block * width * sizeof(float) + f32_row_bytes(width);
+}
+
+static size_t experts_sum_scratch(const struct plan *plan, const struct step *step)
+{
+    size_t floats = (size_t)MAX_SEGMENTS * PANEL_ROWS;
+    return cpu_experts_sum_panel(plan, step) + (PART_ROWS + plan->params.n_rows) * floats * sizeof(float);
+}
+
+// The routes' scores, or a sum of biases.
+static size_t rows_scratch(const struct step *step)
+{
+    size_t floats = 0;
+    for (size_t i = 0; i < step->n_ops; i++) {
+        const struct node *node = step->ops[i].node;
+        size_t needed = node == NULL                ? 0
+                        : node->op == OP_ROUTE      ? route_scratch_floats(&node->attributes.routing)
+                        : node->op == OP_ADD_ID_SUM ? round_up(node->result->ne[0], 16)
+                                                    : 0;
+        floats = needed > floats ? needed : floats;
+    }
+    return floats * sizeof(float);
 }
 
 static size_t attention_scratch(const struct plan *plan, const struct attributes *a)
@@ -146,8 +172,12 @@ static void measure_scratch(struct plan *plan)
 {
     for (size_t i = 0; i < plan->n_steps; i++) {
         const struct step *step = &plan->steps[i];
-        if (step->kind == STEP_MATMUL)
+        if (step->kind == STEP_MATMUL || step->kind == STEP_EXPERTS)
             plan->scratch_bytes = max_size(plan->scratch_bytes, matmul_scratch(plan, step));
+        if (step->kind == STEP_EXPERTS_SUM)
+            plan->scratch_bytes = max_size(plan->scratch_bytes, experts_sum_scratch(plan, step));
+        if (step->kind == STEP_ROWS)
+            plan->scratch_bytes = max_size(plan->scratch_bytes, rows_scratch(step));
         if (step->kind == STEP_ATTENTION) {
             const struct attributes *a = &step->attention->attributes;
             size_t partials = (size_t)MAX_SPLIT_CHUNKS * a->n_head * (round_up(a->v_dim, 16) + 2) * sizeof(float);
@@ -155,7 +185,9 @@ static void measure_scratch(struct plan *plan)
             plan->partials_bytes = max_size(plan->partials_bytes, partials);
         }
     }
-    plan->thread_bytes = round_up(plan->private_bytes, 4096) + round_up(plan->scratch_bytes, 4096);
+    plan->pairs_bytes = cpu_pairs_bytes(plan->max_pairs, plan->max_experts);
+    plan->thread_bytes =
+        round_up(plan->private_bytes, 4096) + round_up(plan->pairs_bytes, 4096) + round_up(plan->scratch_bytes, 4096);
 }
 
 enum status cpu_plan_place(struct plan *plan, struct error *error)

@@ -14,29 +14,30 @@ struct execution {
     // writes one again only after a barrier that comes behind everybody's reading it.
     atomic_bool stop[2];
     bool cancelled; // thread 0's
+    _Atomic uint64_t fault;
 };
 
-size_t worker_n_rows(const struct worker *worker, enum rows rows)
+size_t worker_n_rows(const struct worker *worker, enum rows rows, uint32_t per_row)
 {
-    return rows == ROWS_LOGITS ? worker->n_selected : worker->run->n_rows;
+    size_t n = rows == ROWS_LOGITS ? worker->n_selected : worker->run->n_rows;
+    return rows == ROWS_PAIRS ? n * per_row : n;
+}
+
+void worker_fault(const struct worker *worker, uint32_t layer, uint32_t what)
+{
+    uint64_t fault = (uint64_t)layer << 32 | what, seen = atomic_load(worker->fault);
+    while (fault < seen && !atomic_compare_exchange_weak(worker->fault, &seen, fault))
+        ;
 }
 
 static void run_step(const struct worker *worker, const struct step *step)
 {
-    switch (step->kind) {
-    case STEP_ROWS:
-        cpu_run_rows(worker, step);
-        break;
-    case STEP_MATMUL:
-        cpu_run_matmul(worker, step);
-        break;
-    case STEP_HEADS:
-        cpu_run_heads(worker, step);
-        break;
-    case STEP_ATTENTION:
-        cpu_run_attention(worker, step);
-        break;
-    }
+    static void (*const functions[STEP_KINDS])(const struct worker *, const struct step *) = {
+        [STEP_ROWS] = cpu_run_rows,       [STEP_MATMUL] = cpu_run_matmul,
+        [STEP_HEADS] = cpu_run_heads,     [STEP_ATTENTION] = cpu_run_attention,
+        [STEP_EXPERTS] = cpu_run_experts, [STEP_EXPERTS_SUM] = cpu_run_experts_sum,
+    };
+    functions[step->kind](worker, step);
 }
 
 // A barrier at which all threads agree whether to stop.
@@ -45,6 +46,8 @@ static bool barrier(struct execution *execution, const struct worker *worker, ui
     atomic_bool *stop = &execution->stop[(*turn)++ & 1];
     if (worker->index == 0) {
         const struct run *run = execution->run;
+        if (atomic_load_explicit(&execution->fault, memory_order_relaxed) != UINT64_MAX)
+            execution->cancelled = true;
         if (run->cancel != NULL && atomic_load_explicit(run->cancel, memory_order_relaxed))
             execution->cancelled = true;
         atomic_store_explicit(stop, execution->cancelled, memory_order_relaxed);
@@ -59,7 +62,7 @@ static bool run_steps(struct execution *execution, const struct worker *worker, 
     for (size_t i = first; i < end; i++) {
         const struct step *step = &execution->plan->steps[i];
         run_step(worker, step);
-        bool alone = step->kind == STEP_ROWS && worker_n_rows(worker, step->rows) == 1;
+        bool alone = step->kind == STEP_ROWS && worker_n_rows(worker, step->rows, step->per_row) == 1;
         if (!alone && !barrier(execution, worker, turn))
             return false;
     }
@@ -82,12 +85,17 @@ static void run_thread(void *user, size_t index, size_t n_threads)
     const struct plan *plan = execution->plan;
     const struct run *run = execution->run;
     uint8_t *memory = plan->thread_memory + index * plan->thread_bytes;
+    uint8_t *tables = memory + round_up(plan->private_bytes, 4096);
+    struct pairs pairs = {0};
+    cpu_pairs_place(&pairs, tables, plan->max_pairs, plan->max_experts);
     struct worker worker = {.plan = plan,
                             .run = run,
                             .index = index,
                             .n_threads = n_threads,
                             .private_memory = memory,
-                            .scratch = memory + round_up(plan->private_bytes, 4096)};
+                            .pairs = &pairs,
+                            .fault = &execution->fault,
+                            .scratch = tables + round_up(plan->pairs_bytes, 4096)};
     uint32_t turn = 0;
     if (!run_steps(execution, &worker, 0, plan->tail, &turn))
         return;
@@ -104,12 +112,27 @@ static void run_thread(void *user, size_t index, size_t n_threads)
     }
 }
 
+static enum status report_fault(uint32_t layer, uint32_t what, struct error *error)
+{
+    if (what >= FAULT_ABSENT)
+        return error_set(error, STATUS_INVALID,
+                         "layer %u needs expert %u, which is not in memory (its slot is -1 or beyond the last)", layer,
+                         what - FAULT_ABSENT);
+    return error_set(error, STATUS_INVALID,
+                     "the router of layer %u gives NaN: the model's weights hold NaN or infinity, or numbers too large "
+                     "(mote doctor says where)",
+                     layer);
+}
+
 enum status cpu_plan_run(struct plan *plan, const struct run *run, struct error *error)
 {
     struct fpenv saved = fpenv_enter();
-    struct execution execution = {.plan = plan, .run = run};
+    struct execution execution = {.plan = plan, .run = run, .fault = UINT64_MAX};
     pool_run(plan->device->pool, run_thread, &execution);
     fpenv_leave(saved);
+    uint64_t fault = atomic_load(&execution.fault);
+    if (fault != UINT64_MAX)
+        return report_fault((uint32_t)(fault >> 32), (uint32_t)fault, error);
     if (execution.cancelled)
         return error_set(error, STATUS_CANCELLED, "the run was stopped");
     return STATUS_OK;

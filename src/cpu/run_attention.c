@@ -172,7 +172,7 @@ static void run_split(const struct worker *worker, const struct step *step, size
 
 void cpu_run_attention(const struct worker *worker, const struct step *step)
 {
-    size_t n_rows = worker_n_rows(worker, step->rows);
+    size_t n_rows = worker_n_rows(worker, step->rows, step->per_row);
     uint32_t n_kv = step->attention->attributes.n_kv_head;
     if (n_rows == 1 && worker->n_threads > 1) {
         run_split(worker, step, 0);

@@ -94,7 +94,7 @@ void cpu_run_heads(const struct worker *worker, const struct step *step)
     size_t n_units = step->n_units, begin, end;
     size_t n_kv = step->attention == NULL ? 0 : step->attention->attributes.n_kv_head;
     struct temperature temperature = {0};
-    pool_share(worker_n_rows(worker, step->rows) * n_units, worker->index, worker->n_threads, &begin, &end);
+    pool_share(worker_n_rows(worker, step->rows, 0) * n_units, worker->index, worker->n_threads, &begin, &end);
     for (size_t item = begin; item < end; item++) {
         size_t row = item / n_units, unit = item % n_units;
         for (size_t i = 0; i < step->n_ops; i++) {

@@ -6,85 +6,177 @@
 
 #include <string.h>
 
-// The source rows of a step: [begin, begin + n) of them, contiguous unless there is one.
-struct source_rows {
-    const uint8_t *rows;
-    size_t stride;
-    size_t n;
-    enum precision precision;
-};
+// ---- one panel ----
 
-// One panel times n rows; y[t * y_stride + 0 … 15].
-static void panel_product(const struct worker *worker, const struct packed *weight, size_t panel,
-                          const struct source_rows *source, float *y, size_t y_stride)
+size_t cpu_panel_scratch(enum precision precision, size_t k)
 {
-    const struct kernels *kernels = worker->plan->device->kernels;
-    enum packed_kind kind = weight->format->kind;
-    bool q8 = source->precision == PRECISION_Q8;
-    if (source->n < GEMM_MIN_ROWS) {
-        for (size_t t = 0; t < source->n; t++) {
-            const uint8_t *row = source->rows + t * source->stride;
-            if (q8)
-                kernels->matvec_q8[kind](weight, panel, row, y + t * y_stride, 0);
-            else
-                kernels->matvec_f32[kind](weight, panel, (const float *)(const void *)row, y + t * y_stride, 0);
-        }
-    } else if (q8) {
-        struct unpacked_q8 unpacked;
-        unpacked_q8_place(&unpacked, worker->scratch, weight->k);
-        kernels->unpack_q8[kind](weight, panel, &unpacked);
-        kernels->gemm_q8[weight->format->scaling](weight, &unpacked, source->rows, source->stride, source->n, y,
-                                                  y_stride, 0);
-    } else {
-        float *unpacked = (float *)(void *)worker->scratch;
-        kernels->unpack_f32[kind](weight, panel, unpacked);
-        kernels->gemm_f32(weight, unpacked, (const float *)(const void *)source->rows, source->stride, source->n, y,
-                          y_stride, 0);
-    }
-}
-
-static size_t panel_scratch(const struct packed *weight, enum precision precision)
-{
-    size_t bytes = precision == PRECISION_Q8 ? unpacked_q8_bytes(weight->k) : weight->k * PANEL_ROWS * sizeof(float);
+    size_t bytes = precision == PRECISION_Q8 ? unpacked_q8_bytes(k) : k * PANEL_ROWS * sizeof(float);
     return round_up(bytes, 64);
 }
 
-// 32 outputs of a gated unit for a block of rows: gate and up into scratch, then activation, product and, where the
-// next matmul takes Q8, its rounding: a Q8 block is these 32 outputs.
+struct panel cpu_panel(const struct worker *worker, const struct packed *weight, size_t index, enum precision precision,
+                       size_t n_rows)
+{
+    const struct kernels *kernels = worker->plan->device->kernels;
+    struct panel panel = {.worker = worker,
+                          .weight = weight,
+                          .index = index,
+                          .precision = precision,
+                          .unpacked = n_rows >= GEMM_MIN_ROWS};
+    if (panel.unpacked && precision == PRECISION_Q8) {
+        struct unpacked_q8 unpacked;
+        unpacked_q8_place(&unpacked, worker->scratch, weight->k);
+        kernels->unpack_q8[weight->format->kind](weight, index, &unpacked);
+    } else if (panel.unpacked) {
+        kernels->unpack_f32[weight->format->kind](weight, index, (float *)(void *)worker->scratch);
+    }
+    return panel;
+}
+
+void cpu_panel_product(const struct panel *panel, const struct source_rows *source, float *y, size_t y_stride,
+                       size_t part_stride)
+{
+    const struct kernels *kernels = panel->worker->plan->device->kernels;
+    const struct packed *weight = panel->weight;
+    enum packed_kind kind = weight->format->kind;
+    bool q8 = panel->precision == PRECISION_Q8;
+    if (!panel->unpacked) {
+        for (size_t t = 0; t < source->n; t++) {
+            const uint8_t *row = source->rows + t * source->stride;
+            if (q8)
+                kernels->matvec_q8[kind](weight, panel->index, row, y + t * y_stride, part_stride);
+            else
+                kernels->matvec_f32[kind](weight, panel->index, (const float *)(const void *)row, y + t * y_stride,
+                                          part_stride);
+        }
+    } else if (q8) {
+        struct unpacked_q8 unpacked;
+        unpacked_q8_place(&unpacked, panel->worker->scratch, weight->k);
+        kernels->gemm_q8[weight->format->scaling](weight, &unpacked, source->rows, source->stride, source->n, y,
+                                                  y_stride, part_stride);
+    } else {
+        kernels->gemm_f32(weight, (const float *)(const void *)panel->worker->scratch,
+                          (const float *)(const void *)source->rows, source->stride, source->n, y, y_stride,
+                          part_stride);
+    }
+}
+
+// ---- tiles of outputs ----
+
+static const struct segments *tile_segments(const struct plan *plan, const struct step *step)
+{
+    bool by_segment = step->out_form != NO_INDEX && plan->forms[step->out_form].precision == PRECISION_F16;
+    return by_segment ? &plan->forms[step->out_form].segments : NULL;
+}
+
+static size_t n_outputs(const struct step *step)
+{
+    return step->products[0].node->result->ne[0];
+}
+
+size_t step_n_tiles(const struct plan *plan, const struct step *step)
+{
+    const struct segments *segments = tile_segments(plan, step);
+    return segments != NULL ? segments->n : (n_outputs(step) + TILE - 1) / TILE;
+}
+
+void step_tile(const struct plan *plan, const struct step *step, size_t tile, size_t *begin, size_t *end)
+{
+    const struct segments *segments = tile_segments(plan, step);
+    if (segments != NULL) {
+        segments_range(segments, (uint32_t)tile, n_outputs(step), begin, end);
+        return;
+    }
+    *begin = tile * TILE;
+    *end = *begin + TILE < n_outputs(step) ? *begin + TILE : n_outputs(step);
+}
+
+size_t step_tile_width(const struct plan *plan, const struct step *step)
+{
+    size_t width = TILE;
+    for (size_t tile = 0; tile < step_n_tiles(plan, step); tile++) {
+        size_t begin, end;
+        step_tile(plan, step, tile, &begin, &end);
+        width = end - begin > width ? round_up(end - begin, PANEL_ROWS) : width;
+    }
+    return width;
+}
+
+// Outputs of one row into a form: the row's blocks (Q8), its segment with that segment's scale (F16), or its values.
+static void store_tile(const struct worker *worker, const struct form *form, const struct tile_row *tile, uint8_t *row)
+{
+    const struct kernels *kernels = worker->plan->device->kernels;
+    size_t k = form->value->ne[0];
+    const float *h = tile->gate;
+    if (form->precision == PRECISION_Q8) {
+        _Alignas(64) uint8_t block[64]; // a row of one block: q[32], d, sums[2]
+        kernels->quantize_q8(h, TILE, block);
+        memcpy(row + tile->begin, block, TILE);
+        memcpy(row + k + tile->begin / 32 * sizeof(float), block + TILE, sizeof(float));
+        memcpy(row + k + k / 32 * sizeof(float) + tile->begin / 16 * sizeof(int16_t), block + TILE + sizeof(float),
+               2 * sizeof(int16_t));
+        return;
+    }
+    float *values = (float *)(void *)row, *scales = values + f32_row_scales(k);
+    if (tile->begin == 0) // the segments' own scales come with their tiles, from whichever thread
+        for (uint32_t s = form->segments.n; s < MAX_SEGMENTS; s++)
+            scales[s] = 1.0f;
+    if (form->precision == PRECISION_F16) { // the tile is a segment
+        struct segments segment = {.n = 1, .grain = PANEL_ROWS, .border = {0, (uint32_t)((tile->n + 15) / 16)}};
+        uint32_t s = 0;
+        while ((size_t)form->segments.border[s + 1] * form->segments.grain <= tile->begin)
+            s++;
+        kernels->round_f16(h, tile->n, worker->plan->params.range_off ? NULL : &segment, tile->rounded);
+        scales[s] = tile->rounded[f32_row_scales(tile->n)];
+        h = tile->rounded;
+    } else if (form->precision == PRECISION_BF16) {
+        kernels->round_bf16(h, tile->n, tile->rounded);
+        h = tile->rounded;
+    }
+    memcpy(values + tile->begin, h, tile->n * sizeof(float));
+}
+
+void cpu_finish_tile(const struct worker *worker, const struct step *step, const struct tile_row *tile, size_t row)
+{
+    const struct plan *plan = worker->plan;
+    if (step->glu != NULL)
+        cpu_glu(plan->device->kernels, &step->glu->attributes, tile->gate, tile->up, tile->n, tile->gate);
+    const struct tensor *result = step->glu != NULL ? step->glu->result : step->products[0].result;
+    if (plan->slots[result->index].used)
+        memcpy(worker_value(worker, result, row) + tile->begin, tile->gate, tile->n * sizeof(float));
+    if (step->out_form != NO_INDEX) {
+        const struct form *form = &plan->forms[step->out_form];
+        store_tile(worker, form, tile, worker_row(worker, &form->slot, row));
+    }
+}
+
+// ---- dense steps ----
+
+// A tile of a gated unit for a block of rows: gate and up into scratch, then activation, product and, where the next
+// matmul's source is made here, its rounding.
 static void glu_item(const struct worker *worker, const struct step *step, size_t item,
                      const struct source_rows *source, size_t first_row)
 {
     const struct plan *plan = worker->plan;
-    const struct kernels *kernels = plan->device->kernels;
-    const struct packed *gate = &plan->weights->items[step->products[0].weight].packed;
-    const struct packed *up = &plan->weights->items[step->products[1].weight].packed;
-    enum { WIDTH = 2 * PANEL_ROWS };
-    size_t scratch = panel_scratch(gate, source->precision);
-    float *g = (float *)(void *)(worker->scratch + scratch);
-    float *u = g + source->n * WIDTH;
-    size_t n_outputs = gate->n_rows - item * WIDTH < WIDTH ? gate->n_rows - item * WIDTH : WIDTH;
-    for (size_t half = 0; half * PANEL_ROWS < n_outputs; half++) {
-        panel_product(worker, gate, 2 * item + half, source, g + half * PANEL_ROWS, WIDTH);
-        panel_product(worker, up, 2 * item + half, source, u + half * PANEL_ROWS, WIDTH);
-    }
-    void (*unit)(const float *, const float *, size_t, float *) =
-        step->glu->attributes.activation == ACTIVATION_SILU ? kernels->swiglu : kernels->geglu;
-    const struct slot *value = &plan->slots[step->glu->result->index];
-    for (size_t t = 0; t < source->n; t++) {
-        float *h = g + t * WIDTH;
-        unit(h, u + t * WIDTH, n_outputs, h);
-        if (value->used)
-            memcpy(worker_value(worker, step->glu->result, first_row + t) + item * WIDTH, h, n_outputs * sizeof(float));
-        if (step->out_form != NO_INDEX) {
-            uint8_t *row = worker_row(worker, &plan->forms[step->out_form].slot, first_row + t);
-            _Alignas(64) uint8_t block[64]; // a row of one block: q[32], d, sums[2]
-            size_t k = gate->n_rows;
-            kernels->quantize_q8(h, WIDTH, block);
-            memcpy(row + item * WIDTH, block, WIDTH);
-            memcpy(row + k + item * sizeof(float), block + WIDTH, sizeof(float));
-            memcpy(row + k + k / 32 * sizeof(float) + item * 2 * sizeof(int16_t), block + WIDTH + sizeof(float),
-                   2 * sizeof(int16_t));
+    size_t begin, end, width = step_tile_width(plan, step);
+    step_tile(plan, step, item, &begin, &end);
+    float *outputs = (float *)(void *)(worker->scratch +
+                                       cpu_panel_scratch(source->precision, plan->forms[step->source].value->ne[0]));
+    for (uint32_t p = 0; p < step->n_products; p++) {
+        const struct packed *weight = &plan->weights->items[step->products[p].weight].packed;
+        for (size_t row = begin; row < end; row += PANEL_ROWS) {
+            struct panel panel = cpu_panel(worker, weight, row / PANEL_ROWS, source->precision, source->n);
+            cpu_panel_product(&panel, source, outputs + p * source->n * width + row - begin, width, 0);
         }
+    }
+    for (size_t t = 0; t < source->n; t++) {
+        float *gate = outputs + t * width, *up = gate + (step->n_products - 1) * source->n * width;
+        struct tile_row tile = {.begin = begin,
+                                .n = end - begin,
+                                .gate = gate,
+                                .up = up,
+                                .rounded = outputs + step->n_products * source->n * width};
+        cpu_finish_tile(worker, step, &tile, first_row + t);
     }
 }
 
@@ -105,36 +197,39 @@ static void product_item(const struct worker *worker, const struct step *step, s
     while (item >= product_panels(worker, product))
         item -= product_panels(worker, product++);
     const struct cpu_weight *weight = &plan->weights->items[product->weight];
-    size_t matrix = item / weight->packed.n_panels, panel = item % weight->packed.n_panels;
+    size_t matrix = item / weight->packed.n_panels, index = item % weight->packed.n_panels;
     const struct packed packed = cpu_weight_matrix(weight, matrix);
     struct source_rows part = *source;
     part.rows += matrix * form_row_bytes(source->precision, packed.k);
     const struct tensor *result = product->node->result;
     size_t stride = plan->slots[result->index].row_bytes / sizeof(float);
-    float *y = worker_value(worker, result, first_row) + matrix * packed.n_rows + panel * PANEL_ROWS;
-    size_t n_outputs = packed.n_rows - panel * PANEL_ROWS;
+    float *y = worker_value(worker, result, first_row) + matrix * packed.n_rows + index * PANEL_ROWS;
+    size_t n_outputs = packed.n_rows - index * PANEL_ROWS;
+    struct panel panel = cpu_panel(worker, &packed, index, source->precision, source->n);
     if (weight->n == 1 || n_outputs >= PANEL_ROWS) {
-        panel_product(worker, &packed, panel, &part, y, stride);
+        cpu_panel_product(&panel, &part, y, stride, 0);
         return;
     }
-    float *aside = (float *)(void *)(worker->scratch + panel_scratch(&packed, source->precision));
-    panel_product(worker, &packed, panel, &part, aside, PANEL_ROWS);
+    float *aside = (float *)(void *)(worker->scratch + cpu_panel_scratch(source->precision, packed.k));
+    cpu_panel_product(&panel, &part, aside, PANEL_ROWS, 0);
     for (size_t t = 0; t < source->n; t++)
         memcpy(y + t * stride, aside + t * PANEL_ROWS, n_outputs * sizeof(float));
 }
 
 static size_t n_items(const struct worker *worker, const struct step *step)
 {
+    if (step->glu != NULL)
+        return step_n_tiles(worker->plan, step);
     size_t n = 0;
     for (uint32_t i = 0; i < step->n_products; i++)
         n += product_panels(worker, &step->products[i]);
-    return step->glu == NULL ? n : (n / 2 + 1) / 2;
+    return n;
 }
 
 void cpu_run_matmul(const struct worker *worker, const struct step *step)
 {
     const struct form *form = &worker->plan->forms[step->source];
-    size_t n_rows = worker_n_rows(worker, step->rows), begin, end;
+    size_t n_rows = worker_n_rows(worker, step->rows, step->per_row), begin, end;
     size_t block = cpu_token_block(form->precision, form_k(form));
     pool_share(n_items(worker, step), worker->index, worker->n_threads, &begin, &end);
     for (size_t row = 0; row < n_rows; row += block) {

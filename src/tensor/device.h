@@ -45,6 +45,7 @@ struct plan_params {
     size_t n_rows;   // capacity of a run
     size_t n_logits; // rows of logits held at once
     enum kv_dtype kv;
+    bool range_off; // sources are rounded to F16 as they are, and overflow: for tests and benches only
 };
 
 struct plan_memory { // bytes
