@@ -1,28 +1,40 @@
 #!/usr/bin/env python3
 """Measures mote and other engines on the same models, in turns, and prints medians, extremes and ratios.
 
-usage: compare.py --mote PROGRAM [--peer NAME=LLAMA_BENCH]... [options] MODEL.gguf...
+usage: compare.py --mote PROGRAM [--peer NAME=LLAMA_BENCH]... [options] MODEL...
+
+  MODEL         FILE.gguf; or what is made once and kept in the models' cache (MOTE_CACHE):
+                synthetic:SHAPE[:DTYPE]      a model of make_synthetic.py: synthetic:moe-4b:Q4_K
+                twin:FILE.gguf[:OPTIONS]     a mixture of experts made of a dense model: "twin:smollm2.gguf:--experts 8"
 
   -p N,...      tokens of the prompt (512)         -n N,...   tokens generated (128)
   -d N,...      tokens already in the context (0)  -t N       threads (2)
   -r N          rounds (5)                         -o md|json what goes to standard output (md)
-  --json FILE   all samples, as JSON               --mote-options, --peer-options TEXT: passed on
+  --json FILE   all samples, as JSON               --options NAME=TEXT  passed on to that engine (mote, or a peer)
 
-A round runs every engine once on every model; the order turns by one each round. The first engine is what the ratios
+A peer that fails on a model is left out of it, with its last words; where mote fails, so does this program. A round runs every engine once on every model; the order turns by one each round. The first engine is what the ratios
 are of: mote / peer, above 1 where mote is faster.
 """
 import argparse
 import json
+import os
 import pathlib
 import shlex
 import statistics
 import subprocess
 import sys
 
+BENCH = pathlib.Path(__file__).resolve().parent
+TOOLS = BENCH.parent / "tools"
+
+
+class Failed(Exception):
+    """An engine did not measure a model."""
+
 
 def arguments():
     parser = argparse.ArgumentParser(usage=__doc__.split("usage: ", 1)[1])
-    parser.add_argument("models", nargs="+", type=pathlib.Path)
+    parser.add_argument("models", nargs="+")
     parser.add_argument("--mote", required=True)
     parser.add_argument("--peer", action="append", default=[])
     parser.add_argument("-p", default="512")
@@ -32,16 +44,41 @@ def arguments():
     parser.add_argument("-r", type=int, default=5)
     parser.add_argument("-o", choices=["md", "json"], default="md")
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--mote-options", default="")
-    parser.add_argument("--peer-options", default="")
+    parser.add_argument("--options", action="append", default=[])
     return parser.parse_args()
+
+
+def make(command):
+    """Runs a program that makes a model; its output."""
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"compare: {shlex.join(command)} ended with {result.returncode}")
+    return result.stdout.strip()
+
+
+def model_path(text):
+    """The file of a model as the user names it; made, where it is one to be made."""
+    kind, _, rest = text.partition(":")
+    if kind == "twin":
+        dense, _, options = rest.partition(":")
+        return pathlib.Path(make([sys.executable, str(TOOLS / "cached_twin.py"), dense, *shlex.split(options)]))
+    if kind != "synthetic":
+        return pathlib.Path(text)
+    shape, _, dtype = rest.partition(":")
+    cache = make([sys.executable, str(TOOLS / "fetch_model.py"), "--cache"])
+    path = pathlib.Path(cache) / "synthetic" / f"{shape}{'-' * bool(dtype)}{dtype.lower()}.gguf"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        print(make([sys.executable, str(BENCH / "make_synthetic.py"), shape, str(path),
+                    *(["--dtype", dtype] if dtype else [])]), file=sys.stderr)
+    return path
 
 
 def run(command):
     """A command's standard output."""
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if result.returncode != 0:
-        sys.exit(f"compare: {shlex.join(command)} ended with {result.returncode}:\n{result.stderr[-2000:]}")
+        raise Failed(f"{shlex.join(command)} ended with {result.returncode}:\n{result.stderr[-2000:]}")
     return result.stdout
 
 
@@ -52,27 +89,41 @@ def test_name(entry):
     return name + (f" @ d{entry['n_depth']}" if entry.get("n_depth") else "")
 
 
-def measure(program, is_mote, model, options):
+def measure(engine, is_mote, model, options):
     """Tokens a second of each test."""
-    command = [*shlex.split(program)] + (["bench"] if is_mote else [])
+    command = [*shlex.split(engine["program"])] + (["bench"] if is_mote else [])
     command += ["-m", str(model), "-p", options.p, "-n", options.n, "-t", str(options.t), "-r", "1", "-o", "json"]
     if options.d != "0": # older llama-bench programs lack the option
         command += ["-d", options.d]
-    command += shlex.split(options.mote_options if is_mote else options.peer_options)
+    command += shlex.split(engine["options"])
     speed = "tokens_per_second" if is_mote else "avg_ts"
-    return {test_name(entry): entry[speed] for entry in json.loads(run(command))}
+    output = run(command)
+    try:
+        return {test_name(entry): entry[speed] for entry in json.loads(output)}
+    except (ValueError, KeyError, TypeError) as error:
+        raise Failed(f"{shlex.join(command)} printed no measurements ({error}): {output[-200:]}") from error
 
 
-def collect(engines, options):
+def collect(engines, models, options):
     """{model: {engine: {test: [tokens a second of each round]}}}"""
-    results = {model.name: {name: {} for name in engines} for model in options.models}
-    names = list(engines)
+    results = {model.name: {name: {} for name in engines} for model in models}
+    names, failed = list(engines), set()
     for number in range(options.r):
         turn = number % len(names)
-        for model in options.models:
+        for model in models:
             for name in names[turn:] + names[:turn]:
+                if (model, name) in failed:
+                    continue
                 print(f"round {number + 1} of {options.r}: {model.name}, {name}", file=sys.stderr)
-                speeds = measure(engines[name], name == names[0], model, options)
+                try:
+                    speeds = measure(engines[name], name == names[0], model, options)
+                except Failed as error:
+                    if name == names[0]:
+                        sys.exit(f"compare: {error}")
+                    print(f"compare: {name} is left out of {model.name}: {error}", file=sys.stderr)
+                    failed.add((model, name))
+                    results[model.name][name].clear()
+                    continue
                 for test, speed in speeds.items():
                     results[model.name][name].setdefault(test, []).append(speed)
     return results
@@ -99,14 +150,25 @@ def markdown(results, engines):
 
 def main():
     options = arguments()
-    engines = {"mote": options.mote}
+    engines = {"mote": {"program": options.mote, "options": ""}}
     for peer in options.peer:
         name, separator, program = peer.partition("=")
         if not separator or name in engines:
             sys.exit(f"compare: --peer {peer} is not NAME=PROGRAM with a name of its own")
-        engines[name] = program
-    results = collect(engines, options)
-    document = {"threads": options.t, "rounds": options.r, "engines": engines, "results": results}
+        engines[name] = {"program": program, "options": ""}
+    for text in options.options:
+        name, separator, more = text.partition("=")
+        if not separator or name not in engines:
+            sys.exit(f"compare: --options {text} is not NAME=TEXT with the name of an engine")
+        engines[name]["options"] += f" {more}"
+    models = [model_path(text) for text in options.models]
+    if len({model.name for model in models}) < len(models):
+        sys.exit("compare: two models have the same file name")
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"compare: something else is running (load {load:.1f}): these figures will say little", file=sys.stderr)
+    results = collect(engines, models, options)
+    document = {"threads": options.t, "rounds": options.r, "engines": engines, "load": load, "results": results}
     if options.json:
         options.json.write_text(json.dumps(document, indent=1), encoding="utf-8")
     if options.o == "json":
