@@ -102,6 +102,8 @@ enum status gguf_get_integer_array(const struct gguf *gguf, const char *key, boo
                                    const struct gguf_value **value, struct error *error);
 // The i-th element of an integer or bool array as i64 (i < count).
 int64_t gguf_array_integer(const struct gguf_value *array, uint64_t i);
+// 0, false, an empty array, or an array of these. A string is not.
+bool gguf_value_is_zero(const struct gguf_value *value);
 const char *gguf_type_name(enum gguf_type type);
 
 // Reads `size` bytes of a tensor's data from `offset` on. Several threads may.

@@ -156,3 +156,26 @@ int64_t gguf_array_integer(const struct gguf_value *array, uint64_t i)
         return ((const uint8_t *)array->array)[i];
     }
 }
+
+static bool array_is_zero(const struct gguf_value *array)
+{
+    bool zero = array->element != GGUF_STRING && array->element != GGUF_ARRAY;
+    for (uint64_t i = 0; i < array->count && zero; i++) {
+        if (array->element == GGUF_F32)
+            zero = ((const float *)array->array)[i] == 0;
+        else if (array->element == GGUF_F64)
+            zero = ((const double *)array->array)[i] == 0;
+        else
+            zero = gguf_array_integer(array, i) == 0;
+    }
+    return zero || array->count == 0;
+}
+
+bool gguf_value_is_zero(const struct gguf_value *value)
+{
+    if (value->type == GGUF_ARRAY)
+        return array_is_zero(value);
+    if (value->type == GGUF_F32 || value->type == GGUF_F64)
+        return value->f == 0;
+    return value->type != GGUF_STRING && value->u == 0;
+}

@@ -45,6 +45,7 @@ static struct tensor *find_weight(struct builder *builder, const char *format, u
                        name, builder->h->architecture);
         return NULL;
     }
+    builder->used[tensor - builder->gguf->tensors] = true;
     if (tensor->ne[0] != wanted->ne[0] || tensor->ne[1] != wanted->rows_in_file || tensor->ne[2] != wanted->ne[2] ||
         tensor->ne[3] != 1) {
         build_fail(builder, STATUS_INVALID,
@@ -116,38 +117,52 @@ static void full_key(const struct builder *builder, const char *key, char *text,
     snprintf(text, size, "%s.%s", builder->h->architecture, key);
 }
 
-float build_f32(struct builder *builder, const char *key, float missing)
+const struct gguf_value *build_find_key(struct builder *builder, const char *key)
 {
     char text[128];
     full_key(builder, key, text, sizeof(text));
+    const struct gguf_value *value = gguf_find(builder->gguf, text);
+    if (value != NULL)
+        builder->read[value - builder->gguf->values] = true;
+    return value;
+}
+
+float build_f32(struct builder *builder, const char *key, float missing)
+{
+    const struct gguf_value *found = build_find_key(builder, key);
     float value = missing;
     struct error error = {0};
-    if (gguf_get_f32(builder->gguf, text, false, &value, &error) != STATUS_OK)
+    if (found != NULL && gguf_get_f32(builder->gguf, found->key.text, false, &value, &error) != STATUS_OK)
         build_fail(builder, error.status, "%s", error.message);
     return value;
 }
 
 uint32_t build_u32(struct builder *builder, const char *key, uint32_t missing)
 {
-    char text[128];
-    full_key(builder, key, text, sizeof(text));
+    const struct gguf_value *found = build_find_key(builder, key);
     uint32_t value = missing;
     struct error error = {0};
-    if (gguf_get_u32(builder->gguf, text, false, &value, &error) != STATUS_OK)
+    if (found != NULL && gguf_get_u32(builder->gguf, found->key.text, false, &value, &error) != STATUS_OK)
+        build_fail(builder, error.status, "%s", error.message);
+    return value;
+}
+
+bool build_bool(struct builder *builder, const char *key, bool missing)
+{
+    const struct gguf_value *found = build_find_key(builder, key);
+    bool value = missing;
+    struct error error = {0};
+    if (found != NULL && gguf_get_bool(builder->gguf, found->key.text, false, &value, &error) != STATUS_OK)
         build_fail(builder, error.status, "%s", error.message);
     return value;
 }
 
 void build_refuse(struct builder *builder, const char *key, const char *what)
 {
-    char text[128];
-    full_key(builder, key, text, sizeof(text));
-    const struct gguf_value *value = gguf_find(builder->gguf, text);
-    bool zero = value == NULL || (value->type != GGUF_STRING && value->type != GGUF_ARRAY &&
-                                  (value->type == GGUF_F32 || value->type == GGUF_F64 ? value->f == 0 : value->u == 0));
-    if (!zero)
+    const struct gguf_value *value = build_find_key(builder, key);
+    if (value != NULL && !gguf_value_is_zero(value))
         build_fail(builder, STATUS_UNSUPPORTED,
-                   "%s asks for %s, which this version does not do for the architecture '%s'", text, what,
+                   "%s asks for %s, which this version does not do for the architecture '%s'", value->key.text, what,
                    builder->h->architecture);
 }
 
@@ -160,6 +175,7 @@ static float *read_rope_factors(struct builder *builder)
     uint32_t n = builder->h->n_rot / 2;
     if (tensor == NULL)
         return NULL;
+    builder->used[tensor - builder->gguf->tensors] = true;
     if (tensor->dtype != DTYPE_F32 || tensor->n_elements != n) {
         build_fail(builder, STATUS_INVALID,
                    "tensor 'rope_freqs.weight' is %s with %llu elements, but f32 with %u are "

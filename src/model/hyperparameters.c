@@ -70,10 +70,18 @@ enum status model_read_hyperparameters(const struct gguf *gguf, struct hyperpara
     struct reader reader = {.gguf = gguf, .architecture = name.text, .error = error};
     read_u32(&reader, "block_count", true, &h->n_layer);
     check(&reader, h->n_layer > 0, "block_count", h->n_layer, "be at least 1");
+    uint32_t n_next = 0; // layers that predict the tokens after the next one: not used
+    read_u32(&reader, "nextn_predict_layers", false, &n_next);
+    check(&reader, n_next == 0 || n_next < h->n_layer, "nextn_predict_layers", n_next,
+          "be below block_count, which counts these layers too");
+    h->n_layer -= n_next;
     read_u32(&reader, "embedding_length", true, &h->n_embd);
     check(&reader, h->n_embd > 0 && h->n_embd <= 1u << 20, "embedding_length", h->n_embd, "be between 1 and 1048576");
-    read_u32(&reader, "feed_forward_length", true, &h->n_ff);
-    check(&reader, h->n_ff > 0 && h->n_ff <= 1u << 24, "feed_forward_length", h->n_ff, "be between 1 and 16777216");
+    uint32_t n_ff_expert = 0; // where there are only experts, feed_forward_length may be missing or 0
+    read_u32(&reader, "expert_feed_forward_length", false, &n_ff_expert);
+    read_u32(&reader, "feed_forward_length", n_ff_expert == 0, &h->n_ff);
+    check(&reader, (h->n_ff > 0 || n_ff_expert > 0) && h->n_ff <= 1u << 24, "feed_forward_length", h->n_ff,
+          "be between 1 and 16777216");
     read_u32(&reader, "context_length", true, &h->n_context);
     check(&reader, h->n_context > 0, "context_length", h->n_context, "be at least 1");
     read_attention(&reader, h);

@@ -3,14 +3,13 @@
 
 #include "base/buffer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const struct architecture *const architectures[] = {
-    &arch_gemma3,
-    &arch_llama,
-    &arch_qwen2,
-    &arch_qwen3,
+    &arch_gemma3, &arch_glm4moe, &arch_gpt_oss, &arch_granite,  &arch_granitemoe, &arch_llama,
+    &arch_mellum, &arch_olmoe,   &arch_qwen2,   &arch_qwen2moe, &arch_qwen3,      &arch_qwen3moe,
 };
 
 enum { N_ARCHITECTURES = sizeof(architectures) / sizeof(architectures[0]) };
@@ -21,13 +20,16 @@ static enum status find_architecture(const struct gguf *gguf, const struct archi
     enum status status = gguf_get_string(gguf, "general.architecture", true, &name, error);
     if (status != STATUS_OK)
         return status;
-    char known[256] = "";
+    char known[512] = "";
+    size_t length = 0;
     for (size_t i = 0; i < N_ARCHITECTURES; i++) {
         if (strcmp(architectures[i]->name, name.text) == 0) {
             *found = architectures[i];
             return STATUS_OK;
         }
-        strcat(strcat(known, i == 0 ? "" : ", "), architectures[i]->name); // a handful of short names
+        if (length < sizeof(known))
+            length += (size_t)snprintf(known + length, sizeof(known) - length, "%s%s", i == 0 ? "" : ", ",
+                                       architectures[i]->name);
     }
     if (strcmp(name.text, "clip") == 0)
         return error_set(
@@ -71,8 +73,20 @@ enum status model_build(const struct gguf *gguf, const struct precision_rule *ru
     graph_init(&model->graph);
     model->graph.rules = rules;
     model->graph.n_rules = n_rules;
-    struct builder builder = {.gguf = gguf, .model = model, .graph = &model->graph, .h = &model->h};
-    architecture->build(&builder);
+    struct builder builder = {
+        .gguf = gguf,
+        .model = model,
+        .graph = &model->graph,
+        .h = &model->h,
+        .read = arena_alloc_array(&model->graph.arena, gguf->n_values, sizeof(bool)),
+        .used = arena_alloc_array(&model->graph.arena, gguf->n_tensors, sizeof(bool)),
+    };
+    if (builder.read == NULL || builder.used == NULL) {
+        error_memory(&model->graph.error, "the graph");
+    } else {
+        architecture->build(&builder);
+        build_check_unread(&builder);
+    }
     if (model->graph.error.status != STATUS_OK) {
         if (error != NULL)
             *error = model->graph.error;

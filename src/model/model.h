@@ -11,9 +11,9 @@
 // What all transformer architectures have. From the keys ARCHITECTURE.name; see docs/gguf.md.
 struct hyperparameters {
     const char *architecture;
-    uint32_t n_layer;   // block_count
+    uint32_t n_layer;   // block_count, without the layers at the end that predict further tokens
     uint32_t n_embd;    // embedding_length
-    uint32_t n_ff;      // feed_forward_length
+    uint32_t n_ff;      // feed_forward_length; 0 where there are only experts
     uint32_t n_head;    // attention.head_count
     uint32_t n_kv_head; // attention.head_count_kv; n_head where absent
     uint32_t head_dim;  // attention.key_length; n_embd / n_head where absent
@@ -39,6 +39,8 @@ struct builder {
     struct model_graph *model;
     struct graph *graph; // of model
     const struct hyperparameters *h;
+    bool *read; // [gguf->n_values]: keys that something looked at
+    bool *used; // [gguf->n_tensors]: tensors that the graph has
 };
 
 struct architecture {
@@ -76,8 +78,14 @@ bool build_has_tensor(const struct builder *builder, const char *format, uint32_
 // Keys of this architecture: "rope.freq_base" is read as "llama.rope.freq_base". The default where the key is missing.
 float build_f32(struct builder *builder, const char *key, float missing);
 uint32_t build_u32(struct builder *builder, const char *key, uint32_t missing);
+bool build_bool(struct builder *builder, const char *key, bool missing);
+// The value of a key of any type, NULL where it is missing.
+const struct gguf_value *build_find_key(struct builder *builder, const char *key);
 // Fails where the key is there and not zero: it asks for something that the architecture's file does not do.
 void build_refuse(struct builder *builder, const char *key, const char *what);
+// Fails where the file has a tensor that the graph does not, or a key that changes a model and that nothing looked at
+// (unread.c): what a model asks for is done or refused, never left out in silence. model_build calls it at the end.
+void build_check_unread(struct builder *builder);
 
 // ---- for architectures: parts ----
 
@@ -89,17 +97,31 @@ void build_head(struct builder *builder, struct tensor *x);
 // A rotation from base and the keys rope.scaling.*; its index.
 uint32_t build_rope(struct builder *builder, float base, bool scaled);
 
+enum head_norms {
+    HEAD_NORMS_NONE,
+    HEAD_NORMS_EACH, // blk.N.attn_{q,k}_norm.weight [head_dim], over each head
+    HEAD_NORMS_ROW,  // [n_head · head_dim], [n_kv_head · head_dim]: over all heads together
+};
+
 struct attention_options {
     uint32_t rope;
-    bool neox;       // halves are rotated, not neighbours
-    bool head_norms; // blk.N.attn_{q,k}_norm.weight over each head, before the rotation
-    uint32_t window; // 0: all positions
-    float scale;     // of the scores; 0: 1/sqrt(head_dim)
+    bool neox;    // halves are rotated, not neighbours
+    bool no_rope; // nothing is rotated
+    enum head_norms head_norms;
+    bool norms_after_rope; // else before
+    bool sinks;            // blk.N.attn_sinks.weight [n_head]: scores without values
+    uint32_t window;       // 0: all positions
+    float scale;           // of the scores; 0: 1/sqrt(head_dim)
+    float clamp;           // q, k and v lie within ±this before the rotation; 0: no bounds
 };
-// x [n_embd, rows], normed → q, k, v (with biases where the file has them) → attention → output projection.
+// x [n_embd, rows], normed → q, k, v (with biases where the file has them) → attention → output projection. Where the
+// file has attn_qkv, its rows are q, k and v.
 struct tensor *build_attention(struct builder *builder, uint32_t layer, struct tensor *x,
                                const struct attention_options *options);
-// down(activation(gate x) · up x)
+// Whether a layer sees only the last attention.sliding_window positions: as attention.sliding_window_pattern says (a
+// bool a layer, or a number n: all but every n-th layer, 0: all), or, where that key is missing, as period says.
+bool build_layer_has_window(struct builder *builder, uint32_t layer, uint32_t period);
+// down(activation(gate x) · up x), with biases where the file has them
 struct tensor *build_mlp(struct builder *builder, uint32_t layer, struct tensor *x, enum activation activation);
 
 // A mixture of experts (moe.c; docs/moe.md). Tensors that may be there or not are found by name: selection bias
@@ -112,19 +134,49 @@ struct moe_options {
     uint32_t n_ff;        // hidden units of an expert
     uint32_t n_ff_shared; // of the shared expert; 0: none
     bool weights_before;  // the weights multiply what goes into the experts, not what comes out
+    // Which layers have experts, where a key says so (by_key); else those that have a router.
+    bool by_key;
+    uint32_t n_dense;             // leading_dense_block_count
+    uint32_t period, period_rest; // of layers: those whose number is period_rest modulo period; 0: none
 };
-// routing and sizes from the keys expert_* of the file, checked; what a family fixes (gating, normalize …) is set
+// Routing and sizes from the keys expert_* of the file, checked; what a family fixes (gating, normalize …) is set
 // before by the architecture and replaced where the file says otherwise.
 void build_moe_options(struct builder *builder, struct moe_options *options);
+// Whether the file says that it has experts; a router without the key is an error.
+bool build_has_experts(struct builder *builder);
 // x [n_embd, rows], normed → [n_embd, rows]
 struct tensor *build_moe(struct builder *builder, uint32_t layer, struct tensor *x, const struct moe_options *options);
+bool build_layer_has_experts(const struct builder *builder, uint32_t layer, const struct moe_options *options);
 
-// All layers of a pre-norm SwiGLU decoder, from the embedding to the logits.
-void build_decoder(struct builder *builder, const struct attention_options *attention);
+// A decoder of pre-norm layers, from the embedding to the logits: attention and feed-forward block or experts, both
+// added to the residual.
+struct decoder_options {
+    struct attention_options attention; // of the layers that see all positions
+    uint32_t window_rope;               // the rotation of layers with a window
+    bool window_unscaled;               // rope.scaling.* is not for them
+    uint32_t window_period;             // see build_layer_has_window
+    const struct moe_options *moe;      // NULL: no layer has experts
+    const char *ffn_norm;               // a tensor's name; NULL: "blk.%u.ffn_norm.weight"
+    float embedding_scale;              // of the embedding; 0: 1
+    float residual_scale;               // of what each block adds; 0: 1
+    float logit_scale;                  // of the logits; 0: 1
+};
+// Rotations and the scale of the scores from the keys rope.freq_base, rope.freq_base_swa, rope.scaling.* and
+// attention.scale; window_unscaled is set before.
+void build_decoder_options(struct builder *builder, struct decoder_options *options);
+void build_decoder(struct builder *builder, const struct decoder_options *options);
 
 extern const struct architecture arch_llama;
 extern const struct architecture arch_qwen2;
 extern const struct architecture arch_qwen3;
 extern const struct architecture arch_gemma3;
+extern const struct architecture arch_glm4moe;
+extern const struct architecture arch_gpt_oss;
+extern const struct architecture arch_granite;
+extern const struct architecture arch_granitemoe;
+extern const struct architecture arch_mellum;
+extern const struct architecture arch_olmoe;
+extern const struct architecture arch_qwen2moe;
+extern const struct architecture arch_qwen3moe;
 
 #endif

@@ -8,20 +8,15 @@ static void build(struct builder *builder)
 {
     const struct hyperparameters *h = builder->h;
     struct graph *graph = builder->graph;
-    build_refuse(builder, "attn_logit_softcapping", "a cap on attention scores");
-    build_refuse(builder, "final_logit_softcapping", "a cap on logits");
-    uint32_t period = build_u32(builder, "attention.sliding_window_pattern", 6);
-    if (period == 0)
-        build_fail(builder, STATUS_INVALID, "gemma3.attention.sliding_window_pattern is 0");
-
     // Global layers turn slowly, and scaled where the file says so; window layers turn at their own base.
     struct attention_options global = {
         .rope = build_rope(builder, build_f32(builder, "rope.freq_base", 1000000), true),
         .neox = true,
-        .head_norms = true,
+        .head_norms = HEAD_NORMS_EACH,
     };
     if (h->n_layer == 62) // the 27B model scales by the width a head would have, 168, not by its head_dim of 128
         global.scale = (float)(1 / sqrt((double)h->n_embd / h->n_head));
+    global.scale = build_f32(builder, "attention.scale", global.scale);
     struct attention_options local = global;
     local.rope = build_rope(builder, build_f32(builder, "rope.freq_base_swa", 10000), false);
     local.window = h->window;
@@ -33,10 +28,10 @@ static void build(struct builder *builder)
         struct tensor *attn_post_norm = build_vector(builder, "blk.%u.post_attention_norm.weight", layer, h->n_embd);
         struct tensor *ffn_norm = build_vector(builder, "blk.%u.ffn_norm.weight", layer, h->n_embd);
         struct tensor *ffn_post_norm = build_vector(builder, "blk.%u.post_ffw_norm.weight", layer, h->n_embd);
-        bool is_global = (layer + 1) % (period == 0 ? 1 : period) == 0;
+        bool has_window = build_layer_has_window(builder, layer, 6);
 
         struct tensor *y = graph_rms_norm(graph, x, attn_norm, h->epsilon, 0);
-        y = build_attention(builder, layer, y, is_global ? &global : &local);
+        y = build_attention(builder, layer, y, has_window ? &local : &global);
         y = graph_rms_norm(graph, y, attn_post_norm, h->epsilon, 0);
         x = graph_add(graph, x, y);
 

@@ -4,11 +4,9 @@
 
 static void build(struct builder *builder)
 {
-    struct attention_options attention = {
-        .rope = build_rope(builder, build_f32(builder, "rope.freq_base", 10000), true),
-        .neox = true,
-    };
-    build_decoder(builder, &attention);
+    struct decoder_options options = {.attention = {.neox = true}};
+    build_decoder_options(builder, &options);
+    build_decoder(builder, &options);
 }
 
 const struct architecture arch_qwen2 = {.name = "qwen2", .build = build};

@@ -4,12 +4,9 @@
 
 static void build(struct builder *builder)
 {
-    struct attention_options attention = {
-        .rope = build_rope(builder, build_f32(builder, "rope.freq_base", 10000), true),
-        .neox = true,
-        .head_norms = true,
-    };
-    build_decoder(builder, &attention);
+    struct decoder_options options = {.attention = {.neox = true, .head_norms = HEAD_NORMS_EACH}};
+    build_decoder_options(builder, &options);
+    build_decoder(builder, &options);
 }
 
 const struct architecture arch_qwen3 = {.name = "qwen3", .build = build};
