@@ -4,6 +4,7 @@
 #include "model/model.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { MAX_EXPERTS = 1 << 16 };
 
@@ -120,12 +121,13 @@ bool build_has_experts(struct builder *builder)
 {
     if (build_u32(builder, "expert_count", 0) > 0)
         return true;
-    for (uint32_t layer = 0; layer < builder->h->n_layer; layer++) {
-        if (build_has_tensor(builder, "blk.%u.ffn_gate_inp.weight", layer))
+    for (size_t i = 0; i < builder->gguf->n_tensors; i++) {
+        const char *name = builder->gguf->tensors[i].name;
+        if (strstr(name, ".ffn_gate_inp.weight") != NULL)
             build_fail(builder, STATUS_INVALID,
-                       "%s.expert_count is missing or 0, but the file has the router 'blk.%u.ffn_gate_inp.weight': it "
-                       "is damaged or badly converted",
-                       builder->h->architecture, layer);
+                       "%s.expert_count is missing or 0, but the file has the router '%s': it is damaged or badly "
+                       "converted",
+                       builder->h->architecture, name);
     }
     return false;
 }
