@@ -139,3 +139,13 @@ uint64_t golden_hash(const float *values, size_t n)
     }
     return hash;
 }
+
+void golden_check_hash(const char *name, bool f32, const float *logits, size_t n, uint64_t committed)
+{
+    uint64_t hash = golden_hash(logits, n);
+    if (hash != committed)
+        fail_msg(
+            "%s f32=%d: the hash of the logits is 0x%016llx, not the committed 0x%016llx: another compiler, CPU or "
+            "change of the numerics gives other bits",
+            name, f32, (unsigned long long)hash, (unsigned long long)committed);
+}

@@ -48,5 +48,7 @@ float *golden_run(const struct golden *golden, const struct setup *setup, size_t
 
 // FNV-1a over the bits of values, -0 as they are and every NaN as one.
 uint64_t golden_hash(const float *values, size_t n);
+// Fails where the hash is not the committed one: that of every machine and instruction set.
+void golden_check_hash(const char *name, bool f32, const float *logits, size_t n, uint64_t committed);
 
 #endif
