@@ -24,6 +24,19 @@ static const struct tiny tiny_models[] = {
     {"qwen2", 1.6e-2, 0xe868c92e4b76a782, 0x27e24f2e0a730f50},
     {"qwen3", 7.5e-3, 0x7ef572c50485e046, 0x0f54779be1e4aaa0},
     {"gemma3", 9.3e-3, 0xd72c50e9036b9593, 0x9e3fa70b79df6648},
+    {"granite", 5.9e-3, 0x6739e7d0fce9c2dc, 0x1b76d730ca21ba05},
+    {"mixtral", 1.9e-2, 0x3eb23993245630bb, 0xd7889edb9f9890ed},
+    {"mixtral-overflow", 1.9e-2, 0x3eb23993245630bb, 0xd7889edb9f9890ed},
+    {"qwen2moe", 1.4e-2, 0xf58df165fd1b7896, 0x252c6c3381d7ec7d},
+    {"qwen3moe", 1.0e-2, 0x1235c3b530366fd7, 0x452de356df18eeae},
+    {"qwen3moe-overflow", 1.0e-2, 0x1235c3b530366fd7, 0x452de356df18eeae},
+    {"olmoe", 9.3e-3, 0x56d7875d8646a5e8, 0xe719ad20745868e5},
+    {"granitemoe", 6.0e-3, 0xd96514162930d4ee, 0x0493965647d40bd3},
+    {"mellum", 2.0e-2, 0xc96361186d3dc1b4, 0xacc35ebb1e6dd352},
+    {"mellum-overflow", 2.0e-2, 0xc96361186d3dc1b4, 0xacc35ebb1e6dd352},
+    {"gpt-oss", 3.6e-2, 0x9e3f6463c4c447d8, 0xb98b6ea872977943},
+    {"gpt-oss-mxfp4", 0.25, 0xd2db7397b556692b, 0x2f3c66677424fe20},
+    {"glm4moe", 1.3e-2, 0xc1130e172e3a6ca6, 0x5e6dd9f0edfd12f2},
 };
 
 enum { N_TINY = sizeof(tiny_models) / sizeof(tiny_models[0]) };
@@ -120,16 +133,21 @@ static void test_one_answer(void **state)
 static void test_overflow_twin(void **state)
 {
     (void)state;
-    struct golden base, twin;
-    golden_load(&base, TEST_DATA "/models", "llama");
-    golden_load(&twin, TEST_DATA "/models", "llama-overflow");
-    float *a = logits_of(&base, &(struct setup){0}), *b = logits_of(&twin, &(struct setup){0});
-    assert_int_equal(base.n_logits, twin.n_logits);
-    assert_memory_equal(a, b, base.n_logits * sizeof(float));
-    free(a);
-    free(b);
-    golden_free(&base);
-    golden_free(&twin);
+    static const char *const bases[] = {"llama", "mixtral", "qwen3moe", "mellum"};
+    for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++) {
+        struct golden base, twin;
+        char name[64];
+        snprintf(name, sizeof(name), "%s-overflow", bases[i]);
+        golden_load(&base, TEST_DATA "/models", bases[i]);
+        golden_load(&twin, TEST_DATA "/models", name);
+        float *a = logits_of(&base, &(struct setup){0}), *b = logits_of(&twin, &(struct setup){0});
+        assert_int_equal(base.n_logits, twin.n_logits);
+        assert_memory_equal(a, b, base.n_logits * sizeof(float));
+        free(a);
+        free(b);
+        golden_free(&base);
+        golden_free(&twin);
+    }
 }
 
 struct kept {
