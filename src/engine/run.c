@@ -111,10 +111,11 @@ static int give_logits(void *user, size_t selected, const float *logits)
     uint32_t n_vocab = progress->engine->graph.h.n_vocab;
     for (uint32_t i = 0; i < n_vocab; i++) {
         if (!isfinite(logits[i])) {
-            progress->status = error_set(progress->error, STATUS_INVALID,
-                                         "the logits after token %zu of input %zu are not finite (logit %u is %s): the "
-                                         "model's weights hold NaN or infinity, or numbers too large",
-                                         origin->index, origin->input, i, isnan(logits[i]) ? "NaN" : "infinite");
+            progress->status =
+                error_set(progress->error, STATUS_INVALID,
+                          "the logits after token %zu of input %zu are not finite (logit %u is %s): the "
+                          "model's weights hold NaN or infinity, or numbers too large (mote doctor says where)",
+                          origin->index, origin->input, i, isnan(logits[i]) ? "NaN" : "infinite");
             return 1;
         }
     }

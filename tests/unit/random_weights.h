@@ -73,7 +73,8 @@ static uint8_t *random_rows(enum dtype dtype, size_t n_rows, size_t k)
 }
 
 // A packed weight of rows in the file's layout, [n_rows][k_file], of which elements [begin, begin + k) are packed.
-static struct packed pack(enum dtype dtype, const uint8_t *rows, size_t n_rows, size_t k_file, size_t begin, size_t k)
+static inline struct packed pack(enum dtype dtype, const uint8_t *rows, size_t n_rows, size_t k_file, size_t begin,
+                                 size_t k)
 {
     const struct packed_format *format = packed_format_of(dtype);
     const struct dtype_desc *desc = dtype_get(dtype);
