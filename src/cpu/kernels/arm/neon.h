@@ -353,15 +353,28 @@ NEON_INLINE float32x4_t neon_tree(float32x4_t *partial, size_t stride, uint32_t 
     return partial[0];
 }
 
-// Writes 4 outputs: the tree over the segments, or where part_stride is not 0 each segment as it is, that far apart.
-NEON_INLINE void neon_store_sum(float32x4_t *partial, size_t stride, uint32_t n, float *y, size_t part_stride)
+// The segments' sums of `count` tokens as they are. Apart from its caller, whose usual way is the tree.
+static __attribute__((noinline, unused)) void neon_store_parts(const float32x4_t *partial, size_t stride, uint32_t n,
+                                                               size_t count, float *y, size_t y_stride,
+                                                               size_t part_stride)
 {
-    if (part_stride == 0) {
-        vst1q_f32(y, neon_tree(partial, stride, n));
+    for (size_t i = 0; i < NEON_QUARTERS * count; i++)
+        for (uint32_t s = 0; s < n; s++)
+            vst1q_f32(y + i / NEON_QUARTERS * y_stride + i % NEON_QUARTERS * 4 + s * part_stride,
+                      partial[s * stride + i]);
+}
+
+// Writes the 16 outputs of `count` tokens, partial[segment * stride + 4 * token + quarter]: the tree over the n
+// segments, or where part_stride is not 0 each segment as it is, that far apart.
+NEON_INLINE void neon_store_sums(float32x4_t *partial, size_t stride, uint32_t n, size_t count, float *y,
+                                 size_t y_stride, size_t part_stride)
+{
+    if (part_stride != 0) {
+        neon_store_parts(partial, stride, n, count, y, y_stride, part_stride);
         return;
     }
-    for (uint32_t s = 0; s < n; s++)
-        vst1q_f32(y + s * part_stride, partial[s * stride]);
+    for (size_t i = 0; i < NEON_QUARTERS * count; i++)
+        vst1q_f32(y + i / NEON_QUARTERS * y_stride + i % NEON_QUARTERS * 4, neon_tree(partial + i, stride, n));
 }
 
 // ---- the kernels, by file; neon_table.c puts them in the table ----

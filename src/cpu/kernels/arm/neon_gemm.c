@@ -53,10 +53,8 @@ NEON_INLINE void gemm_tile(const struct packed *weight, const struct unpacked_q8
                 partial[s][t][quarter] = acc[t];
         }
     }
-    for (int t = 0; t < tile; t++)
-        for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
-            neon_store_sum(&partial[0][t][quarter], TILE * NEON_QUARTERS, weight->segments.n,
-                           y + (size_t)t * y_stride + 4 * quarter, part_stride);
+    neon_store_sums(&partial[0][0][0], TILE * NEON_QUARTERS, weight->segments.n, (size_t)tile, y, y_stride,
+                    part_stride);
 }
 
 NEON_INLINE void gemm_q8(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
@@ -121,10 +119,8 @@ NEON_INLINE void gemm_f32_tile(const struct packed *weight, const float *panel, 
             for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
                 partial[s][t][quarter] = vmulq_n_f32(acc[t][quarter], x[t][f32_row_scales(weight->k) + s]);
     }
-    for (int t = 0; t < tile; t++)
-        for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
-            neon_store_sum(&partial[0][t][quarter], TILE * NEON_QUARTERS, weight->segments.n,
-                           y + (size_t)t * y_stride + 4 * quarter, part_stride);
+    neon_store_sums(&partial[0][0][0], TILE * NEON_QUARTERS, weight->segments.n, (size_t)tile, y, y_stride,
+                    part_stride);
 }
 
 void neon_gemm_f32(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,

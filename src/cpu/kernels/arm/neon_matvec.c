@@ -21,8 +21,7 @@ NEON_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint
         for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
             partial[s][quarter] = acc[quarter];
     }
-    for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
-        neon_store_sum(&partial[0][quarter], NEON_QUARTERS, weight->segments.n, y + 4 * quarter, part_stride);
+    neon_store_sums(&partial[0][0], NEON_QUARTERS, weight->segments.n, 1, y, 0, part_stride);
 }
 
 // Block formats with F32 sources: each unit's exact values, then one chain.
@@ -52,8 +51,7 @@ NEON_INLINE void matvec_f32_blocks(const struct packed *weight, size_t panel, co
         for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
             partial[s][quarter] = vmulq_n_f32(acc[quarter], scales[s]);
     }
-    for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
-        neon_store_sum(&partial[0][quarter], NEON_QUARTERS, weight->segments.n, y + 4 * quarter, part_stride);
+    neon_store_sums(&partial[0][0], NEON_QUARTERS, weight->segments.n, 1, y, 0, part_stride);
 }
 
 #define MATVEC_BLOCKS(name, kind, scaling, zero)                                                                       \
@@ -89,8 +87,7 @@ NEON_INLINE void matvec_f32_plain(const struct packed *weight, size_t panel, con
         for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
             partial[s][quarter] = vmulq_n_f32(acc[quarter], scales[s]);
     }
-    for (int quarter = 0; quarter < NEON_QUARTERS; quarter++)
-        neon_store_sum(&partial[0][quarter], NEON_QUARTERS, weight->segments.n, y + 4 * quarter, part_stride);
+    neon_store_sums(&partial[0][0], NEON_QUARTERS, weight->segments.n, 1, y, 0, part_stride);
 }
 
 #define MATVEC_PLAIN(name, kind, element_bytes)                                                                        \

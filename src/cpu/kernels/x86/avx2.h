@@ -372,15 +372,27 @@ AVX2_INLINE __m256 avx2_tree(__m256 *partial, size_t stride, uint32_t n)
     return partial[0];
 }
 
-// Writes 8 outputs: the tree over the segments, or where part_stride is not 0 each segment as it is, that far apart.
-AVX2_INLINE void avx2_store_sum(__m256 *partial, size_t stride, uint32_t n, float *y, size_t part_stride)
+// The segments' sums of `count` tokens as they are. Apart from its caller, whose usual way is the tree.
+static __attribute__((noinline, unused)) void avx2_store_parts(const __m256 *partial, size_t stride, uint32_t n,
+                                                               size_t count, float *y, size_t y_stride,
+                                                               size_t part_stride)
 {
-    if (part_stride == 0) {
-        _mm256_storeu_ps(y, avx2_tree(partial, stride, n));
+    for (size_t i = 0; i < 2 * count; i++)
+        for (uint32_t s = 0; s < n; s++)
+            _mm256_storeu_ps(y + i / 2 * y_stride + i % 2 * 8 + s * part_stride, partial[s * stride + i]);
+}
+
+// Writes the 16 outputs of `count` tokens, partial[segment * stride + 2 * token + half]: the tree over the n segments,
+// or where part_stride is not 0 each segment as it is, that far apart.
+AVX2_INLINE void avx2_store_sums(__m256 *partial, size_t stride, uint32_t n, size_t count, float *y, size_t y_stride,
+                                 size_t part_stride)
+{
+    if (part_stride != 0 || n == 0) { // of no segments nothing is written
+        avx2_store_parts(partial, stride, n, count, y, y_stride, part_stride);
         return;
     }
-    for (uint32_t s = 0; s < n; s++)
-        _mm256_storeu_ps(y + s * part_stride, partial[s * stride]);
+    for (size_t i = 0; i < 2 * count; i++)
+        _mm256_storeu_ps(y + i / 2 * y_stride + i % 2 * 8, avx2_tree(partial + i, stride, n));
 }
 
 // ---- the kernels, by file; avx2_table.c puts them in the table ----

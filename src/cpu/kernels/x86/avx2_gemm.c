@@ -110,12 +110,7 @@ AVX2_INLINE void gemm_tile(const struct packed *weight, const struct unpacked_q8
             partial[s][t][1] = acc[t][1];
         }
     }
-    AVX2_UNROLL
-    for (int t = 0; t < tile; t++)
-        AVX2_UNROLL
-    for (int half = 0; half < 2; half++)
-        avx2_store_sum(&partial[0][t][half], 2 * TILE_Q8, weight->segments.n, y + (size_t)t * y_stride + 8 * half,
-                       part_stride);
+    avx2_store_sums(&partial[0][0][0], 2 * TILE_Q8, weight->segments.n, (size_t)tile, y, y_stride, part_stride);
 }
 
 AVX2_INLINE void gemm_q8(const struct packed *weight, const struct unpacked_q8 *panel, const uint8_t *rows,
@@ -185,12 +180,7 @@ AVX2_INLINE void gemm_f32_tile(const struct packed *weight, const float *panel, 
             partial[s][t][1] = _mm256_mul_ps(acc[t][1], scale);
         }
     }
-    AVX2_UNROLL
-    for (int t = 0; t < tile; t++)
-        AVX2_UNROLL
-    for (int half = 0; half < 2; half++)
-        avx2_store_sum(&partial[0][t][half], 2 * TILE_F32, weight->segments.n, y + (size_t)t * y_stride + 8 * half,
-                       part_stride);
+    avx2_store_sums(&partial[0][0][0], 2 * TILE_F32, weight->segments.n, (size_t)tile, y, y_stride, part_stride);
 }
 
 void avx2_gemm_f32(const struct packed *weight, const float *panel, const float *rows, size_t row_stride, size_t n,

@@ -49,8 +49,7 @@ AVX2_INLINE void matvec_q8(const struct packed *weight, size_t panel, const uint
         partial[s][0] = acc[0];
         partial[s][1] = acc[1];
     }
-    avx2_store_sum(&partial[0][0], 2, weight->segments.n, y, part_stride);
-    avx2_store_sum(&partial[0][1], 2, weight->segments.n, y + 8, part_stride);
+    avx2_store_sums(&partial[0][0], 2, weight->segments.n, 1, y, 0, part_stride);
 }
 
 #define MATVEC_Q8(name, kind, scaling, run, zero)                                                                      \
@@ -92,8 +91,7 @@ AVX2_INLINE void matvec_f32_blocks(const struct packed *weight, size_t panel, co
         partial[s][0] = _mm256_mul_ps(acc[0], scale);
         partial[s][1] = _mm256_mul_ps(acc[1], scale);
     }
-    avx2_store_sum(&partial[0][0], 2, weight->segments.n, y, part_stride);
-    avx2_store_sum(&partial[0][1], 2, weight->segments.n, y + 8, part_stride);
+    avx2_store_sums(&partial[0][0], 2, weight->segments.n, 1, y, 0, part_stride);
 }
 
 #define MATVEC_F32_BLOCKS(name, kind, scaling, run, zero)                                                              \
@@ -159,8 +157,7 @@ AVX2_INLINE void matvec_f32_plain(const struct packed *weight, size_t panel, con
                 partial[2 * (s + i) + half] =
                     _mm256_mul_ps(partial[2 * (s + i) + half], _mm256_broadcast_ss(scales + s + i));
     }
-    avx2_store_sum(partial, 2, n, y, part_stride);
-    avx2_store_sum(partial + 1, 2, n, y + 8, part_stride);
+    avx2_store_sums(partial, 2, n, 1, y, 0, part_stride);
 }
 
 #define MATVEC_F32_PLAIN(name, kind, element_bytes)                                                                    \

@@ -93,15 +93,27 @@ static ALWAYS_INLINE __m512 avx512_tree(__m512 *partial, uint32_t n, size_t stri
     return partial[0];
 }
 
-// Writes 16 outputs: the tree over the n segments, or where part_stride is not 0 each segment as it is, that far apart.
-static ALWAYS_INLINE void avx512_store_sum(__m512 *partial, uint32_t n, size_t stride, float *y, size_t part_stride)
+// The segments' sums of `count` tokens as they are. Apart from its caller, whose usual way is the tree.
+static __attribute__((noinline, unused)) void avx512_store_parts(const __m512 *partial, uint32_t n, size_t stride,
+                                                                 size_t count, float *y, size_t y_stride,
+                                                                 size_t part_stride)
 {
-    if (part_stride == 0) {
-        _mm512_storeu_ps(y, avx512_tree(partial, n, stride));
+    for (size_t t = 0; t < count; t++)
+        for (uint32_t s = 0; s < n; s++)
+            _mm512_storeu_ps(y + t * y_stride + s * part_stride, partial[s * stride + t]);
+}
+
+// Writes the 16 outputs of `count` tokens, partial[segment * stride + token]: the tree over the n segments, or where
+// part_stride is not 0 each segment as it is, that far apart.
+static ALWAYS_INLINE void avx512_store_sums(__m512 *partial, uint32_t n, size_t stride, size_t count, float *y,
+                                            size_t y_stride, size_t part_stride)
+{
+    if (part_stride != 0) {
+        avx512_store_parts(partial, n, stride, count, y, y_stride, part_stride);
         return;
     }
-    for (uint32_t s = 0; s < n; s++)
-        _mm512_storeu_ps(y + s * part_stride, partial[s * stride]);
+    for (size_t t = 0; t < count; t++)
+        _mm512_storeu_ps(y + t * y_stride, avx512_tree(partial + t, n, stride));
 }
 
 #endif

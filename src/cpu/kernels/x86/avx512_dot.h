@@ -241,8 +241,7 @@ static ALWAYS_INLINE void dot_tile(const struct dot_weight *weight, enum scaling
         for (size_t t = 0; t < count; t++)
             partial[s][t] = acc[t];
     }
-    for (size_t t = 0; t < count; t++)
-        avx512_store_sum(&partial[0][t], segments->n, DOT_TOKENS, y + t * y_stride, part_stride);
+    avx512_store_sums(&partial[0][0], segments->n, DOT_TOKENS, count, y, y_stride, part_stride);
 }
 
 #endif

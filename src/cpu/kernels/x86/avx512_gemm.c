@@ -103,8 +103,7 @@ static ALWAYS_INLINE void f32_tile_of(const struct packed *weight, const float *
         for (size_t t = 0; t < count; t++)
             partial[s][t] = _mm512_mul_ps(acc[t], _mm512_set1_ps(read_float(scale + t * row_stride)));
     }
-    for (size_t t = 0; t < count; t++)
-        avx512_store_sum(&partial[0][t], segments->n, DOT_TOKENS, y + t * y_stride, part_stride);
+    avx512_store_sums(&partial[0][0], segments->n, DOT_TOKENS, count, y, y_stride, part_stride);
 }
 
 #define TILE(prefix, count)                                                                                            \

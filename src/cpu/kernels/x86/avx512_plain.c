@@ -76,7 +76,7 @@ static ALWAYS_INLINE void finish_token(const struct packed *weight, const float 
     const float *scales = row + f32_row_scales(weight->k);
     for (uint32_t s = 0; s < weight->segments.n; s++)
         acc[s] = _mm512_mul_ps(acc[s], _mm512_set1_ps(scales[s]));
-    avx512_store_sum(acc, weight->segments.n, 1, y, part_stride);
+    avx512_store_sums(acc, weight->segments.n, 1, 1, y, 0, part_stride);
 }
 
 static ALWAYS_INLINE uint32_t longest_segment(const struct segments *segments)
