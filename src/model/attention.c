@@ -72,6 +72,19 @@ static struct tensor *clamp(struct builder *builder, struct tensor *x, float bou
     return graph_apply(builder->graph, OP_CLAMP, &attributes, (struct tensor *[MAX_SOURCES]){x});
 }
 
+struct temperature build_temperature(struct builder *builder)
+{
+    struct temperature temperature = {.scale = build_f32(builder, "attention.temperature_scale", 0)};
+    uint32_t original = build_u32(builder, "rope.scaling.original_context_length", 0);
+    temperature.length = build_u32(builder, "attention.temperature_length", original);
+    if (temperature.scale != 0 && temperature.length == 0)
+        build_fail(builder, STATUS_INVALID,
+                   "%s.attention.temperature_scale is given, but neither attention.temperature_length nor "
+                   "rope.scaling.original_context_length",
+                   builder->h->architecture);
+    return temperature;
+}
+
 struct tensor *build_attention(struct builder *builder, uint32_t layer, struct tensor *x,
                                const struct attention_options *options)
 {
@@ -97,6 +110,9 @@ struct tensor *build_attention(struct builder *builder, uint32_t layer, struct t
     }
     if (options->norms_after_rope)
         normalize(builder, layer, &n, options->head_norms, &q, &k);
+
+    if (options->temperature.scale != 0)
+        q = graph_position_scale(graph, q, h->head_dim, options->temperature.scale, options->temperature.length);
 
     struct tensor *sinks = NULL;
     if (options->sinks)

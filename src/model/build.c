@@ -216,8 +216,12 @@ static void read_scaling(struct builder *builder, struct rope_scaling *scaling)
         uint32_t context = build_u32(builder, "rope.scaling.original_context_length", builder->h->n_context);
         scaling->type = ROPE_SCALING_YARN;
         scaling->original_context = context == 0 ? 1 : context;
-        scaling->beta_fast = (double)build_f32(builder, "rope.scaling.yarn_beta_fast", 32);
-        scaling->beta_slow = (double)build_f32(builder, "rope.scaling.yarn_beta_slow", 1);
+        scaling->beta_fast = (double)build_f32(builder, "rope.scaling.yarn_beta_fast", 0);
+        scaling->beta_slow = (double)build_f32(builder, "rope.scaling.yarn_beta_slow", 0);
+        if (scaling->beta_fast == 0) // 0 is the default, as the models' definitions have it
+            scaling->beta_fast = 32;
+        if (scaling->beta_slow == 0)
+            scaling->beta_slow = 1;
         scaling->ext_factor = (double)build_f32(builder, "rope.scaling.yarn_ext_factor", 1);
         scaling->attn_factor = (double)build_f32(builder, "rope.scaling.attn_factor", 1);
         // Hugging Face's attention_factor, which replaces the paper's magnitude. Where yarn_log_multiplier is present,

@@ -20,6 +20,16 @@ static struct tensor *scaled(struct builder *builder, struct tensor *x, float sc
     return scale == 0 || scale == 1 ? x : graph_scale(builder->graph, x, scale);
 }
 
+static struct tensor *build_any_attention(struct builder *builder, uint32_t layer, struct tensor *x,
+                                          const struct decoder_options *options,
+                                          const struct attention_options *windowed)
+{
+    if (options->mla != NULL)
+        return build_mla(builder, layer, x, options->mla);
+    bool has_window = build_layer_has_window(builder, layer, options->window_period);
+    return build_attention(builder, layer, x, has_window ? windowed : &options->attention);
+}
+
 static struct tensor *build_feed_forward(struct builder *builder, uint32_t layer, struct tensor *x,
                                          const struct moe_options *moe)
 {
@@ -42,10 +52,9 @@ void build_decoder(struct builder *builder, const struct decoder_options *option
     for (uint32_t layer = 0; layer < h->n_layer && graph->error.status == STATUS_OK; layer++) {
         struct tensor *attn_norm = build_vector(builder, "blk.%u.attn_norm.weight", layer, h->n_embd);
         struct tensor *ffn_norm = build_vector(builder, ffn_norm_name, layer, h->n_embd);
-        bool has_window = build_layer_has_window(builder, layer, options->window_period);
 
         struct tensor *y = graph_rms_norm(graph, x, attn_norm, h->epsilon, 0);
-        y = build_attention(builder, layer, y, has_window ? &windowed : &options->attention);
+        y = build_any_attention(builder, layer, y, options, &windowed);
         x = graph_add(graph, x, scaled(builder, y, options->residual_scale));
 
         y = graph_rms_norm(graph, x, ffn_norm, h->epsilon, 0);

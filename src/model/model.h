@@ -103,6 +103,14 @@ enum head_norms {
     HEAD_NORMS_ROW,  // [n_head · head_dim], [n_kv_head · head_dim]: over all heads together
 };
 
+// Queries are multiplied by 1 + scale · ln(1 + ⌊position / length⌋): flatter or sharper attention far away.
+struct temperature {
+    float scale; // 0: none
+    uint32_t length;
+};
+// From attention.temperature_scale and _length, or, without the latter, rope.scaling.original_context_length.
+struct temperature build_temperature(struct builder *builder);
+
 struct attention_options {
     uint32_t rope;
     bool neox;    // halves are rotated, not neighbours
@@ -113,11 +121,27 @@ struct attention_options {
     uint32_t window;       // 0: all positions
     float scale;           // of the scores; 0: 1/sqrt(head_dim)
     float clamp;           // q, k and v lie within ±this before the rotation; 0: no bounds
+    struct temperature temperature;
 };
 // x [n_embd, rows], normed → q, k, v (with biases where the file has them) → attention → output projection. Where the
 // file has attn_qkv, its rows are q, k and v.
 struct tensor *build_attention(struct builder *builder, uint32_t layer, struct tensor *x,
                                const struct attention_options *options);
+
+// Multi-head latent attention (mla.c), from the keys attention.{kv,q}_lora_rank, {key,value}_length_mla and others.
+struct mla_options {
+    uint32_t rope;
+    uint32_t n_q_latent; // the queries' latent; 0: they come from x at once
+    uint32_t n_latent;   // the latent that is key and value
+    uint32_t n_nope;     // elements of a head's query that are not rotated; h->n_rot others are
+    uint32_t v_dim;      // of a head
+    float score_scale;
+    struct temperature temperature;
+};
+void build_mla_options(struct builder *builder, struct mla_options *options);
+// As build_attention.
+struct tensor *build_mla(struct builder *builder, uint32_t layer, struct tensor *x, const struct mla_options *options);
+
 // Whether a layer sees only the last attention.sliding_window positions: as attention.sliding_window_pattern says (a
 // bool a layer, or a number n: all but every n-th layer, 0: all), or, where that key is missing, as period says.
 bool build_layer_has_window(struct builder *builder, uint32_t layer, uint32_t period);
@@ -155,6 +179,7 @@ struct decoder_options {
     uint32_t window_rope;               // the rotation of layers with a window
     bool window_unscaled;               // rope.scaling.* is not for them
     uint32_t window_period;             // see build_layer_has_window
+    const struct mla_options *mla;      // NULL: attention; else latent attention in its place
     const struct moe_options *moe;      // NULL: no layer has experts
     const char *ffn_norm;               // a tensor's name; NULL: "blk.%u.ffn_norm.weight"
     float embedding_scale;              // of the embedding; 0: 1
@@ -170,11 +195,14 @@ extern const struct architecture arch_llama;
 extern const struct architecture arch_qwen2;
 extern const struct architecture arch_qwen3;
 extern const struct architecture arch_gemma3;
+extern const struct architecture arch_deepseek2;
 extern const struct architecture arch_glm4moe;
 extern const struct architecture arch_gpt_oss;
 extern const struct architecture arch_granite;
 extern const struct architecture arch_granitemoe;
 extern const struct architecture arch_mellum;
+extern const struct architecture arch_mistral3;
+extern const struct architecture arch_mistral4;
 extern const struct architecture arch_olmoe;
 extern const struct architecture arch_qwen2moe;
 extern const struct architecture arch_qwen3moe;

@@ -37,6 +37,15 @@ static const struct tiny tiny_models[] = {
     {"gpt-oss", 3.6e-2, 0x9e3f6463c4c447d8, 0xb98b6ea872977943},
     {"gpt-oss-mxfp4", 0.25, 0xd2db7397b556692b, 0x2f3c66677424fe20},
     {"glm4moe", 1.3e-2, 0xc1130e172e3a6ca6, 0x5e6dd9f0edfd12f2},
+    {"mistral3", 1.9e-2, 0x6e4c94c1e3b734d3, 0x43126e6982e67548},
+    {"mistral4", 4.5e-2, 0xde23dd238426a931, 0x0c4bf3b7933a37da},
+    {"mistral4-overflow", 4.5e-2, 0xde23dd238426a931, 0x0c4bf3b7933a37da},
+    {"deepseek2", 2.4e-2, 0xbf12335221b536ce, 0xa66870de04bfb9e4},
+    {"deepseek2-lite", 5.6e-2, 0xffac207214ac30aa, 0x226a2bc5c406531a},
+    {"mellum-bases", 2.7e-2, 0xf7aedae9743554e5, 0x9a8319d5484bc320}, // from here on: 2/3 of what mote itself shows
+    {"mistral3-far", 2.3e-2, 0x72eb570e0ecca3bb, 0xaa7cddc000098441},
+    {"mistral4-far", 5.3e-2, 0x2bca474eba21dd07, 0x1d33bb91ca65f5f9},
+    {"deepseek2-groups", 2.6e-2, 0x61620a2570e371f6, 0x7e760c5e72d1d33e},
 };
 
 enum { N_TINY = sizeof(tiny_models) / sizeof(tiny_models[0]) };
@@ -133,7 +142,7 @@ static void test_one_answer(void **state)
 static void test_overflow_twin(void **state)
 {
     (void)state;
-    static const char *const bases[] = {"llama", "mixtral", "qwen3moe", "mellum"};
+    static const char *const bases[] = {"llama", "mixtral", "qwen3moe", "mellum", "mistral4"};
     for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++) {
         struct golden base, twin;
         char name[64];
