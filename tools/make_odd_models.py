@@ -201,9 +201,8 @@ class Model:
 
     # ---- files ----
 
-    def write(self, folder):
+    def write_keys(self, writer):
         c = self.c
-        writer = gguf.GGUFWriter(f"{folder}/{self.name}.gguf", c["arch"])
         writer.add_block_count(c["n_layer"])
         writer.add_embedding_length(c["n_embd"])
         writer.add_feed_forward_length(c["n_ff"])
@@ -226,33 +225,46 @@ class Model:
                 writer.add_float32(f"{c['arch']}.rope.scaling.yarn_{key}", value)
         if "window" in c:
             writer.add_sliding_window(c["window"])
-            writer.add_uint32(f"{c['arch']}.attention.sliding_window_pattern", c["period"])
+            if "period" in c:
+                writer.add_uint32(f"{c['arch']}.attention.sliding_window_pattern", c["period"])
+
+    def write_tokenizer(self, writer):
         writer.add_tokenizer_model("gpt2")
         writer.add_tokenizer_pre("gpt-2")
-        letters = [chr(0x100 + i) for i in range(c["n_vocab"] - 3)]
+        letters = [chr(0x100 + i) for i in range(self.c["n_vocab"] - 3)]
         writer.add_token_list(["<|bos|>", "<|eos|>"] + letters + [letters[0] + letters[1]])
-        writer.add_token_types([3, 3] + [1] * (c["n_vocab"] - 2))
+        writer.add_token_types([3, 3] + [1] * (self.c["n_vocab"] - 2))
         writer.add_token_merges([letters[0] + " " + letters[1]])
         writer.add_bos_token_id(0)
         writer.add_eos_token_id(1)
+
+    def choose_tokens(self):
+        return self.rng.integers(0, self.c["n_vocab"], self.c["n"], dtype=np.int32)
+
+    def write(self, folder):
+        writer = gguf.GGUFWriter(f"{folder}/{self.name}.gguf", self.c["arch"])
+        self.write_keys(writer)
+        self.write_tokenizer(writer)
         for name, (data, dtype) in self.tensors.items():
             writer.add_tensor(name, data, raw_dtype=dtype)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
+        finish(writer)
 
-        ids = self.rng.integers(0, c["n_vocab"], c["n"], dtype=np.int32)
+        ids = self.choose_tokens()
         writer = gguf.GGUFWriter(f"{folder}/{self.name}.golden.gguf", "golden")
         writer.add_tensor("tokens", ids)
         writer.add_tensor("logits", self.logits(ids)[-N_KEPT:].astype(np.float32))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
+        finish(writer)
 
 
-for model_name, config in MODELS.items():
-    model = Model(model_name, config)
-    model.make()
-    model.write(sys.argv[1])
+def finish(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+if __name__ == "__main__":
+    for model_name, config in MODELS.items():
+        model = Model(model_name, config)
+        model.make()
+        model.write(sys.argv[1])

@@ -1,6 +1,6 @@
-// Models of odd shapes (tools/make_odd_models.py) against a forward pass in float64, and one answer on them: widths
-// that fill no vector, one KV head or as many as query heads, values of another length than keys, every dtype and
-// scaling.
+// Models of odd shapes (tools/make_odd_models.py, make_odd_moe_models.py) against a forward pass in float64, and one
+// answer on them: widths that fill no vector, one KV head or as many as query heads, values of another length than keys,
+// every dtype and scaling; experts with every gating, in groups, merged, scaled, shared, and in some layers only.
 #include "golden.h"
 
 #include <math.h>
@@ -26,6 +26,13 @@ static const struct odd odd_models[] = {
     {"qwen2-yarn", 6e-3, 0x7957ac2a863d8eef, 0x85c44c0c774d48e2},
     {"qwen2-mxfp4", 0.13, 0x3b75626ce8e77c5f, 0x6d8ff36e88c4ec14},
     {"qwen3-blocks", 0.2, 0x4aabc668090fd4d1, 0x62c74e81e83c7d93},
+    {"glm4moe-groups", 6e-3, 0xad10f8b894c36bf8, 0xa4333d261ab3119c},
+    {"gpt-oss-odd", 0.3, 0x1d3547730e44752d, 0x6885a1f1d6d752be},
+    {"granitemoe-shared", 4e-3, 0xd78a9a0572f90655, 0xdc5e43010f0dab20},
+    {"llama-experts", 0.6, 0xad888f1039128ea8, 0xb0a768f9ae98215f},
+    {"mellum-odd", 2e-2, 0x42631760299a71b3, 0x34936fb7295881a5},
+    {"olmoe-bounds", 6e-3, 0x644b742650c01880, 0xc6d63907d01e08ba},
+    {"qwen2moe-merged", 0.13, 0x5f18231b0d4619b6, 0xa80405149b61241d},
 };
 
 enum { N_ODD = sizeof(odd_models) / sizeof(odd_models[0]) };
