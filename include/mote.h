@@ -157,11 +157,6 @@ MOTE_API void mote_rendered_free(mote_rendered *rendered);
 
 /* ---- engines and sessions ------------------------------------------------------------------------------------- */
 
-typedef enum mote_precision {
-    MOTE_PRECISION_DEFAULT, /* sources as the weights ask: F16 → F16, block formats → Q8, BF16 and F32 → F32; KV F16 */
-    MOTE_PRECISION_F32      /* all sources and the KV cache in F32 */
-} mote_precision;
-
 typedef enum mote_kv { MOTE_KV_DEFAULT, MOTE_KV_F32, MOTE_KV_F16, MOTE_KV_Q8_0 } mote_kv;
 
 typedef struct mote_engine_params {
@@ -171,7 +166,13 @@ typedef struct mote_engine_params {
     size_t n_batch;    /* rows that go through the model together; 0: 512 */
     size_t n_sessions; /* sessions with a full context that there is memory for; 0: 1 */
     size_t n_logits;   /* rows of logits held at once; 0: 16 */
-    mote_precision precision;
+    /*
+     * What the sources of products are rounded to: rules separated by commas, of which later ones win. NULL, "" or
+     * "default": what the weights ask for (F16 weights F16, block formats Q8, BF16 and F32 weights F32). "f32", "bf16",
+     * "f16", "q8": that for all; f32 keeps the KV cache in F32 as well, unless kv says otherwise. KIND=PRECISION: that
+     * for tensors whose names (without "blk.N.") begin with these words: "attn=f32,ffn_down=bf16".
+     */
+    const char *precision;
     mote_kv kv;
     const char *isa;           /* "c", "avx2", "avx512", "neon"; NULL: the best that this CPU has */
     bool force;                /* go on where the predicted memory is more than there is */
@@ -199,6 +200,7 @@ MOTE_API void mote_engine_cancel(mote_engine *engine);
 MOTE_API const char *mote_engine_isa(const mote_engine *engine);
 MOTE_API size_t mote_engine_n_threads(const mote_engine *engine);
 MOTE_API size_t mote_engine_n_context(const mote_engine *engine);
+MOTE_API mote_kv mote_engine_kv(const mote_engine *engine); /* the dtype of its KV cache */
 
 typedef struct mote_cost {
     double int8_ops, f32_ops; /* multiplications and additions counted apart (two a product) */

@@ -230,9 +230,8 @@ static mote_status find_machine(struct bench *bench, size_t index, mote_error *e
 static mote_status measure_engine(struct bench *bench, size_t index, mote_error *error)
 {
     static const char *const kv_names[] = {
-        [MOTE_KV_DEFAULT] = "f16", [MOTE_KV_F32] = "f32", [MOTE_KV_F16] = "f16", [MOTE_KV_Q8_0] = "q8_0"};
+        [MOTE_KV_F32] = "f32", [MOTE_KV_F16] = "f16", [MOTE_KV_Q8_0] = "q8_0"};
     mote_engine_params *params = &bench->compute.params;
-    bool f32 = params->precision == MOTE_PRECISION_F32;
     params->n_threads = (size_t)bench->options->threads.values[index];
     mote_status status = compute_load(&bench->compute, error);
     if (status == MOTE_OK) {
@@ -241,8 +240,8 @@ static mote_status measure_engine(struct bench *bench, size_t index, mote_error 
     if (status == MOTE_OK) {
         bench->result.isa = mote_engine_isa(bench->compute.engine);
         bench->result.n_threads = mote_engine_n_threads(bench->compute.engine);
-        bench->result.precision = f32 ? "f32" : "default";
-        bench->result.kv = f32 && params->kv == MOTE_KV_DEFAULT ? "f32" : kv_names[params->kv];
+        bench->result.precision = params->precision ? params->precision : "default";
+        bench->result.kv = kv_names[mote_engine_kv(bench->compute.engine)];
         bench->result.n_batch = params->n_batch ? params->n_batch : BATCH_DEFAULT;
         status = find_machine(bench, index, error);
     }

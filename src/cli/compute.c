@@ -27,8 +27,11 @@ const struct option compute_options_but_threads[] = {
     {LINE(INTEGER, "-b --batch --batch-size", "N",
           "prompt tokens that go through the model together (default 512); no answer depends on it", batch),
      .least = 1, .most = BATCH_MAX},
-    {LINE(CHOICE, "--precision", "default|f32", "f32: all sources and the KV cache in F32, for reference", precision),
-     .choices = "default f32"},
+    {LINE(CHOICES, "--precision", "P,KIND=P…",
+          "what sources of products are rounded to: default, f32 (with the KV cache, for reference), bf16, f16, q8; for "
+          "all, or for a kind of tensor: attn=f32,ffn_down=bf16",
+          precision),
+     .choices = "default f32 bf16 f16 q8"},
     {LINE(CHOICE, "--kv", "f16|f32|q8_0", "dtype of the KV cache (default f16)", kv), .choices = KV_TYPES},
     {LINE(CHOICE, "-ctk --cache-type-k", "TYPE", "as --kv: keys and values have one dtype", kv_keys),
      .choices = KV_TYPES},
@@ -157,9 +160,7 @@ mote_status compute_params(const mote_model *model, const struct compute_options
     params->n_threads = (size_t)options->threads;
     params->n_batch = (size_t)options->batch;
     params->force = options->force;
-    if (options->precision && strcmp(options->precision, "f32") == 0) {
-        params->precision = MOTE_PRECISION_F32;
-    }
+    params->precision = options->precision;
     if (options->context > 0) {
         params->n_context = (size_t)options->context;
     } else if (options->context == 0) {

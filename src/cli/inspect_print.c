@@ -290,30 +290,59 @@ static struct cell step_cell(const json_t *value)
     return cell_of(text, size);
 }
 
-// The steps are objects; their members are the columns, as the first step names them.
+// What the source of a step's products is rounded to, and the shared expert's where it is another.
+static struct cell source_cell(const json_t *step)
+{
+    const char *source = json_string_value(json_object_get(step, "source"));
+    const char *shared = json_string_value(json_object_get(step, "shared_source"));
+    char text[64];
+    bool other = source && shared && strcmp(source, shared) != 0;
+    snprintf(text, sizeof text, "%s%s%s", source ? source : "", other ? ", shared " : "", other ? shared : "");
+    return text_cell(text);
+}
+
+// The weights of a step: "blk.0.attn_q blk.0.attn_k blk.0.attn_v".
+static struct cell weights_cell(const json_t *step)
+{
+    char *text = NULL;
+    size_t size = 0, i;
+    const json_t *weight;
+    FILE *out = open_memstream(&text, &size);
+    if (out) {
+        json_array_foreach(json_object_get(step, "weights"), i, weight)
+        {
+            const char *name = json_string_value(json_object_get(weight, "name"));
+            size_t length = strlen(name), end = strlen(".weight");
+            length -= length > end && strcmp(name + length - end, ".weight") == 0 ? end : 0;
+            fputs(i ? " " : "", out);
+            print_clipped(out, name, length, VALUE_WIDTH);
+        }
+        fclose(out);
+    }
+    return cell_of(text, size);
+}
+
 void inspect_print_plan(const json_t *plan)
 {
-    const json_t *steps = json_object_get(plan, "steps"), *first = json_array_get(steps, 0), *step;
+    static const char *const columns[] = {"step", "kind", "rows", "kernels", "ops"};
+    enum { N_COLUMNS = sizeof columns / sizeof columns[0] };
+    const json_t *steps = json_object_get(plan, "steps"), *step;
     const char *key;
     json_t *value;
-    struct table table = {.alignment = "llllllll"};
-    json_object_foreach((json_t *)first, key, value)
-    {
-        if (table.n_columns < COLUMNS_MAX) {
-            table.n_columns++;
-            table_add(&table, text_cell(key));
-        }
+    struct table table = {.n_columns = N_COLUMNS + 2, .alignment = "lllllll"};
+    for (size_t column = 0; column < N_COLUMNS; column++) {
+        table_add(&table, text_cell(columns[column]));
     }
+    table_add(&table, text_cell("source"));
+    table_add(&table, text_cell("weights"));
     size_t i;
     json_array_foreach(steps, i, step)
     {
-        size_t column = 0;
-        json_object_foreach((json_t *)first, key, value)
-        {
-            if (column++ < COLUMNS_MAX) {
-                table_add(&table, step_cell(json_object_get(step, key)));
-            }
+        for (size_t column = 0; column < N_COLUMNS; column++) {
+            table_add(&table, step_cell(json_object_get(step, columns[column])));
         }
+        table_add(&table, source_cell(step));
+        table_add(&table, weights_cell(step));
     }
     table_print(&table);
     printf("%zu steps\n\nMemory\n", json_array_size(steps));

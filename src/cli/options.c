@@ -201,6 +201,9 @@ static void describe_allowed(const struct option *option, char *text, size_t siz
     case OPTION_CHOICE:
         snprintf(text, size, "one of: %s", option->choices);
         return;
+    case OPTION_CHOICES:
+        snprintf(text, size, "one of: %s; or several, separated by commas, for all or for a KIND=", option->choices);
+        return;
     default:
         snprintf(text, size, "%s", option->argument);
     }
@@ -223,16 +226,31 @@ static bool set_integers(const struct option *option, struct integers *integers,
     }
 }
 
-static bool set_choice(const struct option *option, const char **value, const char *text)
+static bool is_choice(const struct option *option, const char *text, size_t text_size)
 {
     const char *cursor = option->choices, *name;
     for (size_t size; (size = next_name(&cursor, &name)) > 0;) {
-        if (size == strlen(text) && memcmp(name, text, size) == 0) {
-            *value = text;
+        if (size == text_size && memcmp(name, text, size) == 0) {
             return true;
         }
     }
     return false;
+}
+
+// Each item is a choice, or has one behind its '='.
+static bool are_choices(const struct option *option, const char *text)
+{
+    for (const char *item = text;; item++) {
+        size_t size = strcspn(item, ","), kind = strcspn(item, "=,");
+        size_t begin = item[kind] == '=' ? kind + 1 : 0;
+        if ((begin && kind == 0) || !is_choice(option, item + begin, size - begin)) {
+            return false;
+        }
+        item += size;
+        if (*item == '\0') {
+            return true;
+        }
+    }
 }
 
 // False where text is not allowed.
@@ -271,7 +289,12 @@ static bool set_value(const struct place *place, const char *text)
         return true;
     }
     case OPTION_CHOICE:
-        return set_choice(option, value, text);
+    case OPTION_CHOICES:
+        if (!(option->kind == OPTION_CHOICE ? is_choice(option, text, strlen(text)) : are_choices(option, text))) {
+            return false;
+        }
+        *(const char **)value = text;
+        return true;
     default:
         return false;
     }

@@ -24,6 +24,7 @@ enum option_kind {
     OPTION_INTEGERS, // struct integers, each in [least, most], separated by commas; may be given several times
     OPTION_NUMBER,   // double in [low, high]
     OPTION_CHOICE,   // const char *: one of choices
+    OPTION_CHOICES,  // const char *: choices, or KIND=choice, separated by commas
     OPTION_TABLE,    // all of `table`, whose values are a struct at offset
 };
 

@@ -266,7 +266,7 @@ static mote_status open_reference(const struct perplexity_options *options, stru
         return MOTE_OK;
     }
     mote_engine_params params = compute->params;
-    params.precision = MOTE_PRECISION_F32;
+    params.precision = "f32";
     params.kv = MOTE_KV_DEFAULT;
     params.progress_user = &measurement->progress;
     measurement->rows = malloc(COMPARED_ROWS * measurement->n_vocab * sizeof *measurement->rows);

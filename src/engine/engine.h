@@ -51,6 +51,7 @@ struct mote_engine {
     struct model_graph graph;
     struct plan *plan;
     size_t n_threads, n_context, n_batch, n_sessions, n_logits;
+    enum kv_dtype kv;
     struct kv_kind_layout kinds[MAX_KV_KINDS];
     uint32_t n_kinds;
     struct page_pool pools[MAX_KV_KINDS];
@@ -81,7 +82,14 @@ struct engine_settings {
     struct precision_rule rules[MAX_PRECISION_RULES];
     size_t n_rules;
     const char *isa;
+    bool range_off; // see struct engine_extras
 };
+// precision.c
+// The rules that mote_engine_params.precision says, into settings->rules. *all_f32: the last rule for all is f32.
+enum status precision_parse(const char *text, struct engine_settings *settings, bool *all_f32, struct error *error);
+// Each rule must be meant for some product of the graph.
+enum status precision_check(const struct engine_settings *settings, const struct graph *graph, struct error *error);
+
 enum status engine_settle(const struct mote_model *model, const mote_engine_params *params,
                           struct engine_settings *settings, struct error *error);
 // Device, graph and a plan without weights: what describing and predicting need.
@@ -95,6 +103,13 @@ struct engine_draft {
 enum status engine_draft_create(struct mote_model *model, const struct engine_settings *settings,
                                 struct engine_draft *draft, struct error *error);
 void engine_draft_free(struct engine_draft *draft);
+// What only tests and benches ask for; mote.h and the program cannot.
+struct engine_extras {
+    bool range_off; // sources are rounded to F16 without a range scale, and overflow
+};
+// mote_engine_create with them; NULL: none.
+enum status engine_create(mote_model *model, const mote_engine_params *params, const struct engine_extras *extras,
+                          mote_engine **engine, struct error *error);
 
 // pages.c
 // Pages of a kind that one session with a full context needs.

@@ -44,10 +44,10 @@ enum status engine_settle(const struct mote_model *model, const mote_engine_para
                          MAX_THREADS, MAX_CONTEXT, MAX_BATCH, MAX_BATCH);
     size_t trained = mote_model_n_context(model);
     size_t context = trained != 0 && trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
-    bool f32 = params->precision == MOTE_PRECISION_F32;
-    settings->n_rules = 0;
-    if (f32)
-        settings->rules[settings->n_rules++] = (struct precision_rule){.kind = "", .precision = PRECISION_F32};
+    bool f32;
+    enum status status = precision_parse(params->precision, settings, &f32, error);
+    if (status != STATUS_OK)
+        return status;
     settings->n_threads = value_or(params->n_threads, threads_available());
     settings->n_context = value_or(params->n_context, context);
     settings->n_batch = value_or(params->n_batch, DEFAULT_BATCH);
@@ -57,6 +57,7 @@ enum status engine_settle(const struct mote_model *model, const mote_engine_para
         settings->n_logits = settings->n_batch;
     settings->kv = params->kv != MOTE_KV_DEFAULT ? kinds[params->kv] : f32 ? KV_DTYPE_F32 : KV_DTYPE_F16;
     settings->isa = params->isa;
+    settings->range_off = false;
     return STATUS_OK;
 }
 
@@ -110,7 +111,9 @@ enum status engine_draft_create(struct mote_model *model, const struct engine_se
     enum status status = model_build(model->gguf, settings->rules, settings->n_rules, &draft->graph, error);
     if (status != STATUS_OK)
         return status;
-    status = cpu_device_create(settings->n_threads, settings->isa, &draft->device, error);
+    status = precision_check(settings, &draft->graph.graph, error);
+    if (status == STATUS_OK)
+        status = cpu_device_create(settings->n_threads, settings->isa, &draft->device, error);
     if (status == STATUS_OK)
         status = draft->device->ops->plan(draft->device, &draft->graph.graph, NULL, &params, &draft->plan, error);
     if (status == STATUS_OK)
@@ -224,7 +227,10 @@ static enum status make_plan(struct mote_engine *engine, const struct engine_set
                              struct error *error)
 {
     const struct device_ops *ops = engine->device->ops;
-    struct plan_params params = {.n_rows = engine->n_batch, .n_logits = engine->n_logits, .kv = settings->kv};
+    struct plan_params params = {.n_rows = engine->n_batch,
+                                 .n_logits = engine->n_logits,
+                                 .kv = settings->kv,
+                                 .range_off = settings->range_off};
     enum status status =
         ops->plan(engine->device, &engine->graph.graph, engine->model->weights, &params, &engine->plan, error);
     if (status == STATUS_OK)
@@ -237,12 +243,14 @@ static enum status make_plan(struct mote_engine *engine, const struct engine_set
     return status;
 }
 
-static enum status create(struct mote_engine *engine, const mote_engine_params *params, struct error *error)
+static enum status create(struct mote_engine *engine, const mote_engine_params *params,
+                          const struct engine_extras *extras, struct error *error)
 {
     struct engine_settings settings;
     struct engine_draft draft;
     const struct tokenizer *tokenizer;
     enum status status = engine_settle(engine->model, params, &settings, error);
+    settings.range_off = extras != NULL && extras->range_off;
     if (status == STATUS_OK) // a model whose vocabulary is broken is broken
         status = model_tokenizer(engine->model, &tokenizer, error);
     if (status == STATUS_OK)
@@ -254,6 +262,7 @@ static enum status create(struct mote_engine *engine, const mote_engine_params *
     engine->n_batch = settings.n_batch;
     engine->n_sessions = settings.n_sessions;
     engine->n_logits = settings.n_logits;
+    engine->kv = settings.kv;
     // The draft's device and graph become the engine's; its plan, which has no weights, is replaced.
     engine->device = draft.device;
     engine->graph = draft.graph;
@@ -275,22 +284,28 @@ static enum status create(struct mote_engine *engine, const mote_engine_params *
     return status;
 }
 
-mote_status mote_engine_create(mote_model *model, const mote_engine_params *params, mote_engine **result,
-                               mote_error *error)
+enum status engine_create(mote_model *model, const mote_engine_params *params, const struct engine_extras *extras,
+                          mote_engine **result, struct error *error)
 {
     struct mote_engine *engine = calloc(1, sizeof(*engine));
     if (engine == NULL)
-        return (mote_status)error_memory(inner_error(error), "the engine");
+        return error_memory(error, "the engine");
     engine->model = model;
     struct fpenv saved = fpenv_enter();
-    enum status status = create(engine, params, inner_error(error));
+    enum status status = create(engine, params, extras, error);
     fpenv_leave(saved);
     if (status != STATUS_OK) {
         mote_engine_destroy(engine);
-        return (mote_status)status;
+        return status;
     }
     *result = engine;
-    return MOTE_OK;
+    return STATUS_OK;
+}
+
+mote_status mote_engine_create(mote_model *model, const mote_engine_params *params, mote_engine **engine,
+                               mote_error *error)
+{
+    return (mote_status)engine_create(model, params, NULL, engine, inner_error(error));
 }
 
 void mote_engine_destroy(mote_engine *engine)
@@ -331,4 +346,11 @@ size_t mote_engine_n_threads(const mote_engine *engine)
 size_t mote_engine_n_context(const mote_engine *engine)
 {
     return engine->n_context;
+}
+
+mote_kv mote_engine_kv(const mote_engine *engine)
+{
+    static const mote_kv kinds[] = {
+        [KV_DTYPE_F32] = MOTE_KV_F32, [KV_DTYPE_F16] = MOTE_KV_F16, [KV_DTYPE_Q8_0] = MOTE_KV_Q8_0};
+    return kinds[engine->kv];
 }

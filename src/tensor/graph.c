@@ -125,28 +125,46 @@ struct tensor *graph_rms_norm(struct graph *graph, struct tensor *x, struct tens
     return graph_apply(graph, OP_RMS_NORM, &attributes, SOURCES(x, weight));
 }
 
-// Whether a rule for "ffn_down" is meant for "blk.7.ffn_down_exps.weight": the words of its kind begin the name.
-static bool rule_fits(const struct precision_rule *rule, const char *name)
+const char *tensor_kind(const char *name, size_t *length)
 {
-    size_t length = strlen(rule->kind);
     if (strncmp(name, "blk.", 4) == 0) {
         const char *dot = strchr(name + 4, '.');
         name = dot == NULL ? name : dot + 1;
     }
-    return length == 0 || (strncmp(name, rule->kind, length) == 0 &&
-                           (name[length] == '\0' || name[length] == '_' || name[length] == '.'));
+    *length = strcspn(name, ".");
+    return name;
 }
 
-// What a weight asks of its source, unless a rule says otherwise: F16 weights take F16, block formats Q8, F32 and BF16
-// weights F32.
+// Whether the words of a kind begin a name: "ffn_down" that of "ffn_down_exps.weight", but not of "ffn_downward".
+static bool begins(const char *name, const char *kind)
+{
+    size_t length = strlen(kind);
+    return strncmp(name, kind, length) == 0 && (name[length] == '\0' || name[length] == '_' || name[length] == '.');
+}
+
+bool precision_rule_fits(const struct precision_rule *rule, const char *name)
+{
+    size_t length;
+    const char *kind = tensor_kind(name, &length);
+    bool rounds = rule->precision != PRECISION_F32 && rule->precision != PRECISION_COUNT;
+    if (rounds && begins(kind, "ffn_gate_inp") && !begins(rule->kind, "ffn_gate_inp"))
+        return false;
+    return rule->kind[0] == '\0' || begins(kind, rule->kind);
+}
+
+enum precision precision_of_weight(enum dtype dtype)
+{
+    return dtype == DTYPE_F16                         ? PRECISION_F16
+           : dtype == DTYPE_F32 || dtype == DTYPE_BF16 ? PRECISION_F32
+                                                       : PRECISION_Q8;
+}
+
 static enum precision source_precision(const struct graph *graph, const struct tensor *weight)
 {
-    enum precision precision = weight->dtype == DTYPE_F16                                  ? PRECISION_F16
-                               : weight->dtype == DTYPE_F32 || weight->dtype == DTYPE_BF16 ? PRECISION_F32
-                                                                                           : PRECISION_Q8;
+    enum precision own = precision_of_weight(weight->dtype), precision = own;
     for (size_t i = 0; i < graph->n_rules; i++) {
-        if (rule_fits(&graph->rules[i], weight->name))
-            precision = graph->rules[i].precision;
+        if (precision_rule_fits(&graph->rules[i], weight->name))
+            precision = graph->rules[i].precision == PRECISION_COUNT ? own : graph->rules[i].precision;
     }
     return precision;
 }

@@ -55,12 +55,19 @@ enum precision {
     PRECISION_COUNT,
 };
 const char *precision_name(enum precision precision);
+// What a weight's dtype asks of its source: F16 weights F16, block formats Q8, F32 and BF16 weights F32.
+enum precision precision_of_weight(enum dtype dtype);
 
 // What a user asks for instead of the weights' own: for all matmuls, or for those of some kind of tensor.
 struct precision_rule {
     char kind[48]; // "attn", "ffn_down": the name without "blk.N.", or its first words; "": all
-    enum precision precision;
+    enum precision precision; // PRECISION_COUNT: the weights' own again
 };
+// Whether a rule is meant for the weight of this name. A router's scores decide which experts run, so it is rounded
+// only where a rule names it (ffn_gate_inp), not by one for "ffn", "ffn_gate" or all.
+bool precision_rule_fits(const struct precision_rule *rule, const char *name);
+// The kind of tensor that a name says: "ffn_down_exps" of "blk.7.ffn_down_exps.weight". *length gets its bytes.
+const char *tensor_kind(const char *name, size_t *length);
 
 // Of a gated unit. ReLU² of one projection is RELU with gate and up the same.
 enum activation {

@@ -20,7 +20,7 @@ void runner_open(struct runner *runner, const char *path, const struct setup *se
     mote_error error = {0};
     mote_engine_params params;
     mote_engine_params_default(&params);
-    params.precision = setup->f32 ? MOTE_PRECISION_F32 : MOTE_PRECISION_DEFAULT;
+    params.precision = setup->precision != NULL ? setup->precision : setup->f32 ? "f32" : NULL;
     params.kv = setup->kv;
     params.n_threads = setup->n_threads != 0 ? setup->n_threads : 2;
     params.n_batch = setup->n_batch;

@@ -11,6 +11,7 @@
 // How a model is run; zeros are the defaults.
 struct setup {
     bool f32;
+    const char *precision; // instead of f32: see mote.h
     mote_kv kv;
     size_t n_threads, n_batch, n_logits;
     const char *isa;

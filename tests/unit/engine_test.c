@@ -215,7 +215,7 @@ static void test_prediction(void **state)
     assert_int_equal(predict(model, &params).logits, 2 * five.logits);
     params.kv = MOTE_KV_F32;
     assert_true(predict(model, &params).kv > five.kv);
-    params.precision = MOTE_PRECISION_F32;
+    params.precision = "f32";
     params.kv = MOTE_KV_DEFAULT;
     assert_true(predict(model, &params).kv > five.kv);
     params.n_threads = 3;
