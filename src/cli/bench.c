@@ -229,8 +229,7 @@ static mote_status find_machine(struct bench *bench, size_t index, mote_error *e
 // One engine: a model with the index-th number of threads (0: as many as there are).
 static mote_status measure_engine(struct bench *bench, size_t index, mote_error *error)
 {
-    static const char *const kv_names[] = {
-        [MOTE_KV_F32] = "f32", [MOTE_KV_F16] = "f16", [MOTE_KV_Q8_0] = "q8_0"};
+    static const char *const kv_names[] = {[MOTE_KV_F32] = "f32", [MOTE_KV_F16] = "f16", [MOTE_KV_Q8_0] = "q8_0"};
     mote_engine_params *params = &bench->compute.params;
     params->n_threads = (size_t)bench->options->threads.values[index];
     mote_status status = compute_load(&bench->compute, error);

@@ -27,10 +27,11 @@ const struct option compute_options_but_threads[] = {
     {LINE(INTEGER, "-b --batch --batch-size", "N",
           "prompt tokens that go through the model together (default 512); no answer depends on it", batch),
      .least = 1, .most = BATCH_MAX},
-    {LINE(CHOICES, "--precision", "P,KIND=P…",
-          "what sources of products are rounded to: default, f32 (with the KV cache, for reference), bf16, f16, q8; for "
-          "all, or for a kind of tensor: attn=f32,ffn_down=bf16",
-          precision),
+    {LINE(
+         CHOICES, "--precision", "P,KIND=P…",
+         "what sources of products are rounded to: default, f32 (with the KV cache, for reference), bf16, f16, q8; for "
+         "all, or for a kind of tensor: attn=f32,ffn_down=bf16",
+         precision),
      .choices = "default f32 bf16 f16 q8"},
     {LINE(CHOICE, "--kv", "f16|f32|q8_0", "dtype of the KV cache (default f16)", kv), .choices = KV_TYPES},
     {LINE(CHOICE, "-ctk --cache-type-k", "TYPE", "as --kv: keys and values have one dtype", kv_keys),

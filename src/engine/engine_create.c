@@ -227,10 +227,8 @@ static enum status make_plan(struct mote_engine *engine, const struct engine_set
                              struct error *error)
 {
     const struct device_ops *ops = engine->device->ops;
-    struct plan_params params = {.n_rows = engine->n_batch,
-                                 .n_logits = engine->n_logits,
-                                 .kv = settings->kv,
-                                 .range_off = settings->range_off};
+    struct plan_params params = {
+        .n_rows = engine->n_batch, .n_logits = engine->n_logits, .kv = settings->kv, .range_off = settings->range_off};
     enum status status =
         ops->plan(engine->device, &engine->graph.graph, engine->model->weights, &params, &engine->plan, error);
     if (status == STATUS_OK)

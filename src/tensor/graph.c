@@ -154,7 +154,7 @@ bool precision_rule_fits(const struct precision_rule *rule, const char *name)
 
 enum precision precision_of_weight(enum dtype dtype)
 {
-    return dtype == DTYPE_F16                         ? PRECISION_F16
+    return dtype == DTYPE_F16                          ? PRECISION_F16
            : dtype == DTYPE_F32 || dtype == DTYPE_BF16 ? PRECISION_F32
                                                        : PRECISION_Q8;
 }

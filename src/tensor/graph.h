@@ -60,7 +60,7 @@ enum precision precision_of_weight(enum dtype dtype);
 
 // What a user asks for instead of the weights' own: for all matmuls, or for those of some kind of tensor.
 struct precision_rule {
-    char kind[48]; // "attn", "ffn_down": the name without "blk.N.", or its first words; "": all
+    char kind[48];            // "attn", "ffn_down": the name without "blk.N.", or its first words; "": all
     enum precision precision; // PRECISION_COUNT: the weights' own again
 };
 // Whether a rule is meant for the weight of this name. A router's scores decide which experts run, so it is rounded

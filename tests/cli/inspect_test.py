@@ -47,6 +47,43 @@ class Inspect(CliTest):
         self.assertIn("memory", plan)
         self.assertIn(f"{len(plan['steps'])} steps", self.text("inspect", LLAMA, "--plan"))
 
+    def sources(self, *args, model=LLAMA):
+        """{kind of weight: what its source is rounded to} of the first layer."""
+        found = {}
+        for step in self.json(model, "--plan", *args)["steps"]:
+            for weight in step.get("weights", []):
+                name = weight["name"].removesuffix(".weight")
+                if not name.startswith("blk.") or name.startswith("blk.0."):
+                    found[name.removeprefix("blk.0.")] = step["source"]
+        return found
+
+    def test_plan_shows_the_precision_of_sources(self):
+        own = self.sources()
+        self.assertEqual(set(own), {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down",
+                                    "output"})
+        self.assertEqual(set(own.values()), {"f16"})
+        self.assertEqual(set(self.sources("--precision", "f32").values()), {"f32"})
+        mixed = {kind: "f32" if kind.startswith("attn") else "bf16" if kind == "ffn_down" else "f16" for kind in own}
+        self.assertEqual(self.sources("--precision", "ffn_down=bf16,attn=f32"), mixed)
+        self.assertEqual(self.sources("--precision", "bf16,ffn=f32,ffn_down=default")["ffn_down"], "f16")
+        text = self.text("inspect", LLAMA, "--plan", "--precision", "ffn_down=bf16")
+        self.assertRegex(text, r"(?m)^  \d+ +matmul .* bf16 +blk\.0\.ffn_down$")
+        self.assertRegex(text, r"(?m)^  \d+ +matmul .* f16 +blk\.0\.attn_q blk\.0\.attn_k blk\.0\.attn_v$")
+        # A router is rounded where it is named, and not with the rest.
+        mixtral = MODELS / "mixtral.gguf"
+        self.assertEqual(self.sources("--precision", "bf16", model=mixtral)["ffn_gate_inp"], "f32")
+        self.assertEqual(self.sources("--precision", "bf16", model=mixtral)["ffn_gate_exps"], "bf16")
+        self.assertEqual(self.sources("--precision", "ffn_gate_inp=bf16", model=mixtral)["ffn_gate_inp"], "bf16")
+
+    def test_precisions_that_cannot_be(self):
+        self.fails(1, "inspect", LLAMA, "--plan", "--precision", "ffn_dwon=f32",
+                   mentions=["'ffn_dwon'", "attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_down output"])
+        self.fails(1, "inspect", LLAMA, "--plan", "--precision", "ffn_d=f32", mentions="'ffn_d'")
+        self.fails(1, "inspect", LLAMA, "--plan", "--precision", "kv=f32", mentions="KV cache")
+        self.fails(1, "inspect", LLAMA, "--plan", "--precision", "ffn_down=q8",
+                   mentions=["blk.0.ffn_down.weight", "q8", "f16"])
+        self.fails(1, "run", LLAMA, "-p", "a", "--precision", "q8", mentions="q8")
+
     def test_memory_follows_the_options(self):
         def memory(*args, model=MODELS / "qwen3.gguf"):  # Q8_0 wants heads of 32
             return self.json(model, *args)["memory"]

@@ -68,7 +68,10 @@ class Usage(CliTest):
                 ("--temp", "0,5", "a number from 0"), ("--temp", "0x1p3", "a number"), ("--temp", "1.5.2", "a number"),
                 ("--top-k", "-1", "from 0"), ("--top-p", "1.01", "from 0 to 1"), ("--top-p", "-1", "from 0 to 1"),
                 ("--min-p", "2", "from 0 to 1"), ("--min-p", "x", "from 0 to 1"),
-                ("--precision", "f64", "one of: default f32"), ("--kv", "q8", "did you mean q8_0?"),
+                ("--precision", "f64", "one of: default f32 bf16 f16 q8"), ("--precision", "", "one of"),
+                ("--precision", "attn=f64", "one of"), ("--precision", "=f32", "one of"),
+                ("--precision", "f32,", "one of"), ("--precision", "f32,,bf16", "one of"),
+                ("--precision", "attn=", "one of"), ("--kv", "q8", "did you mean q8_0?"),
                 ("-ctk", "f64", "one of"), ("-ctv", "", "one of")):
             self.wrong_usage("run", LLAMA, option, value, mentions=[option, f'"{value}"', allowed])
         for option in ("-t", "-c", "-p", "--temp", "--kv"):

@@ -1,6 +1,8 @@
 // See golden.h.
 #include "golden.h"
 
+#include "engine/engine.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,7 +31,10 @@ void runner_open(struct runner *runner, const char *path, const struct setup *se
     params.n_context = 1024;
     params.isa = setup->isa;
     must(mote_model_open(path, NULL, &runner->model, &error), &error, path);
-    must(mote_engine_create(runner->model, &params, &runner->engine, &error), &error, path);
+    const struct engine_extras extras = {.range_off = setup->range_off};
+    mote_status status =
+        (mote_status)engine_create(runner->model, &params, &extras, &runner->engine, inner_error(&error));
+    must(status, &error, path);
     runner->n_vocab = mote_model_n_vocab(runner->model);
 }
 
@@ -39,14 +44,14 @@ void runner_close(struct runner *runner)
     mote_model_close(runner->model);
 }
 
-struct rows {
+struct kept_rows {
     float *logits;
     size_t n_vocab;
 };
 
 static int keep_row(void *user, size_t input, size_t index, const float *logits)
 {
-    const struct rows *rows = user;
+    const struct kept_rows *rows = user;
     (void)input;
     memcpy(rows->logits + index * rows->n_vocab, logits, rows->n_vocab * sizeof(float));
     return 0;
@@ -56,7 +61,7 @@ float *runner_logits(struct runner *runner, const int32_t *tokens, size_t n)
 {
     mote_error error = {0};
     mote_session *session = NULL;
-    struct rows rows = {.logits = malloc(n * runner->n_vocab * sizeof(float)), .n_vocab = runner->n_vocab};
+    struct kept_rows rows = {.logits = malloc(n * runner->n_vocab * sizeof(float)), .n_vocab = runner->n_vocab};
     assert_non_null(rows.logits);
     must(mote_session_create(runner->engine, &session, &error), &error, "session");
     mote_input input = {.session = session, .tokens = tokens, .n_tokens = n, .want = MOTE_WANT_ALL};

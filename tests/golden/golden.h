@@ -12,6 +12,7 @@
 struct setup {
     bool f32;
     const char *precision; // instead of f32: see mote.h
+    bool range_off;        // F16 sources are not range-scaled
     mote_kv kv;
     size_t n_threads, n_batch, n_logits;
     const char *isa;
