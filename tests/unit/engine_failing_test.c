@@ -74,8 +74,8 @@ static enum status step(struct error *error)
 static void test_every_allocation(void **state)
 {
     (void)state;
-    static const char *const names[] = {"llama", "gemma3"};
-    for (size_t i = 0; i < 2; i++) {
+    static const char *const names[] = {"llama", "gemma3", "gpt-oss", "qwen2moe"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         name = names[i];
         exhaust(step);
     }

@@ -13,7 +13,8 @@
 
 #include "counting_heap.h"
 
-static const char *const names[] = {"llama", "llama-rope3", "qwen2", "qwen3", "gemma3"};
+static const char *const names[] = {"llama",  "llama-rope3", "qwen2",  "qwen3",
+                                    "gemma3", "qwen2moe",    "mellum", "gpt-oss"};
 
 enum { N_NAMES = sizeof(names) / sizeof(names[0]) };
 
