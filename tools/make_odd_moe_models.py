@@ -5,7 +5,7 @@ others, rotations and windows layer by layer. As make_odd_models.py, whose oracl
 papers and the families' definitions, in float64, apart from mote's source. The prompt is chosen so that no router is near
 a tie, so that rounded sources choose the same experts.
 
-  python3 tools/make_odd_moe_models.py tests/data/odd
+  python3 tools/make_odd_moe_models.py tests/data/odd [NAME]...
 """
 import math
 import sys
@@ -25,6 +25,7 @@ FAMILIES = {
     "granitemoe": dict(rot="pairs", gating="selected"),
     "mellum": dict(rot="halves", normalize=True, norms="head", window_unscaled=True),
     "gpt-oss": dict(rot="halves", gating="selected", sinks=True, clamped=True, ffn_norm="post_attention_norm"),
+    "bailingmoe": dict(rot="pairs"),
     "glm4moe": dict(rot="halves", gating="sigmoid", ffn_norm="post_attention_norm", norms="head"),
 }
 GATINGS = {"softmax": 1, "sigmoid": 2, "selected": 3, "sqrtsoftplus": 4}
@@ -62,6 +63,10 @@ MODELS = {
     "olmoe-bounds": dict(arch="olmoe", n_embd=40, n_head=4, n_kv=2, k_dim=12, v_dim=12, n_rot=4, n_ff=18, n_vocab=39,
                          dtypes="f16 f32", base=1e4, context=256, n=66, tied=True, experts=3, used=3, clamp=0.9,
                          gating="selected"),
+    # docs/adding-an-architecture.md's example: two shared experts, the first layer dense, weights normalized by key.
+    "bailingmoe-ling": dict(arch="bailingmoe", n_embd=44, n_head=6, n_kv=2, k_dim=14, v_dim=14, n_rot=14, n_ff=52,
+                            n_vocab=41, dtypes="f16", base=6e5, context=256, n=66, tied=False, experts=10, used=4,
+                            n_ff_exp=22, shared_count=2, leading=1, normalize=True, n_layer=3),
 }
 
 
@@ -351,7 +356,7 @@ class Model(DenseModel):
             writer.add_uint32(f"{arch}.expert_group_used_count", c["groups"][1])
 
 
-for model_name, config in MODELS.items():
-    model = Model(model_name, config)
+for model_name in sys.argv[2:] or MODELS:
+    model = Model(model_name, MODELS[model_name])
     model.make()
     model.write(sys.argv[1])

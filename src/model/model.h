@@ -191,20 +191,21 @@ struct decoder_options {
 void build_decoder_options(struct builder *builder, struct decoder_options *options);
 void build_decoder(struct builder *builder, const struct decoder_options *options);
 
-extern const struct architecture arch_llama;
-extern const struct architecture arch_qwen2;
-extern const struct architecture arch_qwen3;
-extern const struct architecture arch_gemma3;
+extern const struct architecture arch_bailingmoe;
 extern const struct architecture arch_deepseek2;
+extern const struct architecture arch_gemma3;
 extern const struct architecture arch_glm4moe;
 extern const struct architecture arch_gpt_oss;
 extern const struct architecture arch_granite;
 extern const struct architecture arch_granitemoe;
+extern const struct architecture arch_llama;
 extern const struct architecture arch_mellum;
 extern const struct architecture arch_mistral3;
 extern const struct architecture arch_mistral4;
 extern const struct architecture arch_olmoe;
+extern const struct architecture arch_qwen2;
 extern const struct architecture arch_qwen2moe;
+extern const struct architecture arch_qwen3;
 extern const struct architecture arch_qwen3moe;
 
 #endif

@@ -26,6 +26,7 @@ static const struct odd odd_models[] = {
     {"qwen2-yarn", 6e-3, 0x7957ac2a863d8eef, 0x85c44c0c774d48e2},
     {"qwen2-mxfp4", 0.13, 0x3b75626ce8e77c5f, 0x6d8ff36e88c4ec14},
     {"qwen3-blocks", 0.2, 0x4aabc668090fd4d1, 0x62c74e81e83c7d93},
+    {"bailingmoe-ling", 1.2e-2, 0x53c62eeb50feca9a, 0xedfad7bb04c7528d},
     {"glm4moe-groups", 6e-3, 0xad10f8b894c36bf8, 0xa4333d261ab3119c},
     {"gpt-oss-odd", 0.3, 0x1d3547730e44752d, 0x6885a1f1d6d752be},
     {"granitemoe-shared", 4e-3, 0xd78a9a0572f90655, 0xdc5e43010f0dab20},
