@@ -1,5 +1,6 @@
-// The rounding of sources in every table of kernels against a model in F64 of what docs/numerics.md says: rows of all
-// magnitudes from subnormal to the largest, the borders of F16's range, ±0, inf and NaN, each anywhere in the row.
+// The rounding of sources, of stored keys and values and what products make of them, in every table of kernels, against
+// a model in F64 of what docs/numerics.md says: rows of all magnitudes from subnormal to the largest, the borders of
+// F16's range, ±0, inf and NaN, each anywhere in the row.
 #include "cpu/kernels/kernels.h"
 
 #include <setjmp.h>
@@ -13,17 +14,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "random_weights.h"
+
 enum { MAX_K = 700, ROUNDS = 4000 };
-
-static uint64_t random_state = 41;
-
-static uint64_t random_bits(void)
-{
-    uint64_t z = random_state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
 
 static size_t random_below(size_t n)
 {
@@ -98,8 +91,10 @@ static void check_f16(const struct kernels *kernels, const float *x, size_t k, u
             segments_range(&segments, s, k, &begin, &end);
         const int e = model_exponent(x + begin, end - begin);
         assert_same(ldexp(1.0, e), row[f32_row_scales(k) + s]);
-        for (size_t i = begin; i < end; i++)
+        for (size_t i = begin; i < end; i++) {
             assert_same(half_of(ldexp((double)x[i], -e)), row[i]);
+            assert_true(isnan(x[i]) || signbit(x[i]) == signbit(row[i]));
+        }
     }
     for (size_t i = k; i < f32_row_scales(k); i++)
         assert_same(0.0, row[i]);
@@ -176,6 +171,105 @@ static void check_borders(const struct kernels *kernels)
     check_bf16(kernels, zeros, 5);
 }
 
+// ---- stored keys and values ----
+
+static void check_halves(const float *x, size_t n, const uint16_t *halves, size_t stride, float scale)
+{
+    const int e = model_exponent(x, n);
+    assert_same(ldexp(1.0, e), scale);
+    for (size_t i = 0; i < n; i++) {
+        const float got = half_to_float(halves[i * stride]);
+        assert_same(half_of(ldexp((double)x[i], -e)), got);
+        assert_true(isnan(x[i]) || signbit(x[i]) == signbit(got));
+    }
+}
+
+// A key or value is scaled by itself; the other positions of its page keep what they have.
+static void check_stores(const struct kernels *kernels)
+{
+    static const size_t dims[] = {16, 32, 64, 80, 96, 128, 192, 256};
+    enum { MAX_DIM = 256, GUARD = 0x5a5a };
+    static _Alignas(64) uint16_t k_page[MAX_DIM * KV_PAGE_POSITIONS], v_page[MAX_DIM * KV_PAGE_POSITIONS];
+    static float x[MAX_DIM];
+    for (int round = 0; round < ROUNDS / 8; round++) {
+        const size_t n = dims[random_below(sizeof(dims) / sizeof(dims[0]))];
+        const uint32_t position = (uint32_t)random_below(KV_PAGE_POSITIONS);
+        float k_scales[KV_PAGE_POSITIONS] = {0}, v_scales[KV_PAGE_POSITIONS] = {0};
+        memset(k_page, 0x5a, sizeof(k_page));
+        memset(v_page, 0x5a, sizeof(v_page));
+        random_row(x, n);
+        kernels->store_k[KV_DTYPE_F16](x, n, position, k_page, k_scales);
+        kernels->store_v[KV_DTYPE_F16](x, n, position, v_page, v_scales);
+        check_halves(x, n, k_page + position, KV_PAGE_POSITIONS, k_scales[position]);
+        check_halves(x, n, v_page + position * n, 1, v_scales[position]);
+        for (size_t i = 0; i < n * KV_PAGE_POSITIONS; i++) {
+            assert_true(i % KV_PAGE_POSITIONS == position || k_page[i] == GUARD);
+            assert_true(i / n == position || v_page[i] == GUARD);
+        }
+    }
+}
+
+// ---- products ----
+
+// Row j of the weight times the row rounded as the contract says, exactly, and the sum of the magnitudes.
+static double exact_product(const uint16_t *weight, const float *x, size_t k, const struct segments *segments,
+                            double *magnitude)
+{
+    double sum = 0;
+    *magnitude = 0;
+    for (uint32_t s = 0; s < segments->n; s++) {
+        size_t begin, end;
+        segments_range(segments, s, k, &begin, &end);
+        const int e = model_exponent(x + begin, end - begin);
+        for (size_t i = begin; i < end; i++) {
+            const double term = (double)half_to_float(weight[i]) * ldexp(half_of(ldexp((double)x[i], -e)), e);
+            sum += term;
+            *magnitude += fabs(term);
+        }
+    }
+    return sum;
+}
+
+static bool all_finite(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
+// What overflows F16 comes back at its size; what is not finite shows in every output.
+static void check_product(const struct kernels *kernels, size_t k)
+{
+    static _Alignas(64) float row[MAX_K + 16 + MAX_SEGMENTS], x[MAX_K], panel[MAX_K * PANEL_ROWS];
+    float y[PANEL_ROWS], many[PANEL_ROWS];
+    uint8_t *bytes = random_rows(DTYPE_F16, PANEL_ROWS, k);
+    const uint16_t *weights = (const uint16_t *)(const void *)bytes;
+    struct packed packed = pack(DTYPE_F16, bytes, PANEL_ROWS, k, 0, k);
+    random_row(x, k);
+    kernels->round_f16(x, k, &packed.segments, row);
+    kernels->matvec_f32[packed.format->kind](&packed, 0, row, y, 0);
+    kernels->unpack_f32[packed.format->kind](&packed, 0, panel);
+    kernels->gemm_f32(&packed, panel, row, sizeof(row), 1, many, PANEL_ROWS, 0);
+    for (size_t j = 0; j < PANEL_ROWS; j++) {
+        double magnitude;
+        const double exact = exact_product(weights + j * k, x, k, &packed.segments, &magnitude);
+        assert_true(isnan(y[j]) ? isnan(many[j]) : y[j] == many[j]);
+        if (!all_finite(x, k))
+            assert_true(!isfinite(y[j]));
+        else if (magnitude < 0x1p127)
+            assert_true(fabs(exact - (double)y[j]) <= magnitude * (double)k * 0x1p-24 + (double)k * 0x1p-149);
+    }
+    free(packed.data);
+    free(bytes);
+}
+
+static void check_products(const struct kernels *kernels)
+{
+    for (int round = 0; round < ROUNDS / 16; round++)
+        check_product(kernels, 1 + random_below(MAX_K));
+}
+
 static void test_tables(void **state)
 {
     (void)state;
@@ -185,6 +279,8 @@ static void test_tables(void **state)
             continue;
         check_table(tables[i]);
         check_borders(tables[i]);
+        check_stores(tables[i]);
+        check_products(tables[i]);
     }
 }
 
