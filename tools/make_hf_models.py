@@ -1,7 +1,8 @@
 """Makes models of tests/data/models whose oracle is Hugging Face transformers: settings that other engines ignore.
 
 Rotations of another base in layers with a window, YaRN's betas other than 32 and 1, the temperature of several positions,
-groups of experts chosen by their best one, odd sizes, biases of latent attention, files before the split of attn_kv_b. The
+groups of experts chosen by their best one, odd sizes, biases of latent attention, files before the split of attn_kv_b,
+matrices a head in block formats. The
 transformers model is evaluated wholly in float64: its own casts to float32 are lifted. Weights are multiples of 2^-9 within
 ±0.5, so that F16 holds them exactly; tokens are chosen so that no router is near a tie. Needs torch, transformers (5.24),
 numpy and gguf (PyPI); deterministic. Tests never run this.
@@ -17,13 +18,14 @@ import gguf
 import numpy as np
 import torch
 import transformers
+from gguf.quants import dequantize, quantize
 from transformers import modeling_rope_utils
 from transformers.masking_utils import create_causal_mask  # noqa: F401 (the models import it: checked here)
 
 N_VOCAB, N_TOKENS, MIN_GAP = 272, 60, 8e-3
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 
-# name: (class, config, GGUF architecture)
+# name: (class, GGUF architecture, config)
 MODELS = {
     "mellum-bases": ("Mellum", "mellum", dict(
         hidden_size=48, intermediate_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
@@ -52,11 +54,33 @@ MODELS = {
         rope_parameters=dict(YARN, rope_theta=300.0, beta_fast=0.8, beta_slow=0.2, mscale=0.707,
                              mscale_all_dim=0.707))),
     "deepseek2-old": ("DeepseekV3", "deepseek2", dict(
-        hidden_size=48, intermediate_size=64, moe_intermediate_size=24, num_hidden_layers=2, num_attention_heads=3,
+        hidden_size=64, intermediate_size=64, moe_intermediate_size=24, num_hidden_layers=2, num_attention_heads=3,
         n_routed_experts=4, n_group=1, topk_group=1, kv_lora_rank=64, q_lora_rank=None, qk_rope_head_dim=32,
         qk_nope_head_dim=20, v_head_dim=16, num_experts_per_tok=2, first_k_dense_replace=2,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0})),
+    "deepseek2-blocks": ("DeepseekV3", "deepseek2", dict(
+        hidden_size=64, intermediate_size=96, moe_intermediate_size=32, num_hidden_layers=3, num_attention_heads=4,
+        n_routed_experts=6, n_shared_experts=1, n_group=3, topk_group=2, routed_scaling_factor=1.5, kv_lora_rank=64,
+        q_lora_rank=32, qk_rope_head_dim=32, qk_nope_head_dim=32, v_head_dim=24, num_experts_per_tok=2,
+        first_k_dense_replace=1, rope_parameters={"rope_type": "linear", "factor": 2.5, "rope_theta": 500.0})),
 }
+
+T = gguf.GGMLQuantizationType
+# Of these models' matrices; others are F16.
+DTYPES = {
+    "deepseek2-old": {"attn_kv_b": T.Q4_0, "attn_q": T.Q8_0, "attn_kv_a_mqa": T.Q5_0, "ffn_gate": T.Q8_0, "ffn_up": T.Q4_0,
+                      "ffn_down": T.Q5_0},
+    "deepseek2-blocks": {"attn_k_b": T.Q8_0, "attn_v_b": T.Q5_0, "attn_q_a": T.Q8_0, "attn_q_b": T.Q8_0,
+                         "attn_kv_a_mqa": T.Q4_0, "attn_output": T.Q5_0, "ffn_gate_up_exps": T.Q8_0,
+                         "ffn_down_exps": T.Q4_0, "ffn_gate_shexp": T.Q8_0, "ffn_up_shexp": T.Q8_0,
+                         "ffn_down_shexp": T.Q8_0},
+}
+
+
+def rounded(values, dtype):
+    """What a block format makes of values."""
+    values = values.astype(np.float32)
+    return dequantize(quantize(values, dtype), dtype).reshape(values.shape)
 
 
 class Torch64:
@@ -70,7 +94,22 @@ def lift(module):
     module.torch = Torch64()
 
 
-def make_model(kind, config, seed):
+def split_kv_b(cfg, values):
+    """K of each head, turned, and V."""
+    heads = values.reshape(cfg.num_attention_heads, -1, cfg.kv_lora_rank)
+    return heads[:, :cfg.qk_nope_head_dim].swapaxes(1, 2), heads[:, cfg.qk_nope_head_dim:]
+
+
+def round_matrix(cfg, name, values, dtypes):
+    target = NAMES.get(name.split(".", 3)[-1].removesuffix(".weight"))
+    if target == "attn_kv_b" and "attn_k_b" in dtypes:
+        k, v = split_kv_b(cfg, values)
+        k, v = rounded(k, dtypes["attn_k_b"]), rounded(v, dtypes["attn_v_b"])
+        return np.concatenate([k.swapaxes(1, 2), v], axis=1).reshape(values.shape)
+    return rounded(values, dtypes[target]) if target in dtypes else values
+
+
+def make_model(kind, config, seed, dtypes):
     transformers.set_seed(0)
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
@@ -101,7 +140,7 @@ def make_model(kind, config, seed):
             elif "embed_tokens" not in name:
                 values *= (4 if "lm_head" in name else 1.3) / math.sqrt(p.shape[-1])
             if p.dim() > 1:
-                values = np.clip(np.round(values * 512), -256, 256) / 512
+                values = round_matrix(cfg, name, np.clip(np.round(values * 512), -256, 256) / 512, dtypes)
             p.copy_(torch.from_numpy(values.astype(np.float32).astype(np.float64)))
     return model, cfg, rng
 
@@ -162,9 +201,9 @@ def permute(w, n_head):
 
 
 class Writer:
-    def __init__(self, path, arch):
+    def __init__(self, path, arch, dtypes):
         self.w = gguf.GGUFWriter(path, arch)
-        self.arch = arch
+        self.arch, self.dtypes = arch, dtypes
 
     def key(self, name, value):
         name = self.arch + "." + name
@@ -180,6 +219,11 @@ class Writer:
             self.w.add_string(name, value)
 
     def tensor(self, name, values):
+        dtype = self.dtypes.get(name.split(".")[-2])
+        if dtype is not None:
+            assert np.array_equal(rounded(values, dtype), values), name
+            self.w.add_tensor(name, quantize(values.astype(np.float32), dtype), raw_dtype=dtype)
+            return
         f32 = values.ndim == 1 or name.endswith("ffn_gate_inp.weight")
         out = values.astype(np.float32 if f32 else np.float16)
         assert np.array_equal(out.astype(np.float64), values), name
@@ -219,6 +263,9 @@ def write_keys(out, name, cfg):
         out.key("rope.freq_base_swa", rope["sliding_attention"]["rope_theta"])
         rope = rope["full_attention"]
     out.key("rope.freq_base", rope["rope_theta"])
+    if rope["rope_type"] == "linear":
+        out.key("rope.scaling.type", "linear")
+        out.key("rope.scaling.factor", rope["factor"])
     if rope["rope_type"] == "yarn":
         out.key("rope.scaling.type", "yarn")
         out.key("rope.scaling.factor", rope["factor"])
@@ -304,19 +351,20 @@ def write_tensors(out, model, cfg, old):
         if out.arch == "mistral3" and target in ("attn_q", "attn_k"):
             values = permute(values, cfg.num_attention_heads if target == "attn_q" else cfg.num_key_value_heads)
         if target == "attn_kv_b" and not old:
-            heads = values.reshape(cfg.num_attention_heads, -1, cfg.kv_lora_rank)
-            out.tensor(f"blk.{layer}.attn_k_b.weight", heads[:, :cfg.qk_nope_head_dim].swapaxes(1, 2).copy())
-            out.tensor(f"blk.{layer}.attn_v_b.weight", heads[:, cfg.qk_nope_head_dim:].copy())
+            k, v = split_kv_b(cfg, values)
+            out.tensor(f"blk.{layer}.attn_k_b.weight", k.copy())
+            out.tensor(f"blk.{layer}.attn_v_b.weight", v.copy())
             continue
         out.tensor(f"blk.{layer}.{target}.{end}", values)
 
 
 def make(folder, name):
     kind, arch, config = MODELS[name]
-    model, cfg, rng = make_model(kind, config, zlib.crc32(name.encode()))
+    dtypes = DTYPES.get(name, {})
+    model, cfg, rng = make_model(kind, config, zlib.crc32(name.encode()), dtypes)
     tokens, logits = choose_tokens(model, cfg, rng)
     old = name.endswith("-old")
-    out = Writer(f"{folder}/{name}.gguf", arch)
+    out = Writer(f"{folder}/{name}.gguf", arch, dtypes)
     write_keys(out, name, cfg)
     write_attention_keys(out, cfg, old)
     write_expert_keys(out, cfg)

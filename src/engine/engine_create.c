@@ -179,7 +179,7 @@ static enum status read_weight(void *user, const struct tensor *weight, uint64_t
                                struct error *error)
 {
     const struct weight_source *source = user;
-    return gguf_read_tensor(source->gguf, gguf_find_tensor(source->gguf, weight->name), offset, bytes, size, error);
+    return model_read_weight(source->gguf, weight, offset, bytes, size, error);
 }
 
 static int report_progress(void *user, uint64_t done, uint64_t total)

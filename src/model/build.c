@@ -26,8 +26,9 @@ struct wanted {
     bool required;
 };
 
-static struct tensor *find_weight(struct builder *builder, const char *format, uint32_t layer,
-                                  const struct wanted *wanted)
+// The file's tensor of that name, found to have the shape that is wanted.
+static const struct gguf_tensor *find_tensor(struct builder *builder, const char *format, uint32_t layer,
+                                             const struct wanted *wanted)
 {
     if (builder->graph->error.status != STATUS_OK)
         return NULL;
@@ -55,7 +56,16 @@ static struct tensor *find_weight(struct builder *builder, const char *format, u
                    (unsigned long long)tensor->ne[2], wanted->ne[0], wanted->rows_in_file, wanted->ne[2]);
         return NULL;
     }
-    return graph_weight_part(builder->graph, name, tensor->dtype, wanted->n_dims, wanted->ne, wanted->first_row,
+    return tensor;
+}
+
+static struct tensor *find_weight(struct builder *builder, const char *format, uint32_t layer,
+                                  const struct wanted *wanted)
+{
+    const struct gguf_tensor *tensor = find_tensor(builder, format, layer, wanted);
+    if (tensor == NULL)
+        return NULL;
+    return graph_weight_part(builder->graph, tensor->name, tensor->dtype, wanted->n_dims, wanted->ne, wanted->first_row,
                              wanted->rows_in_file);
 }
 
@@ -100,6 +110,31 @@ struct tensor *build_stack_part(struct builder *builder, const char *format, uin
 {
     struct wanted wanted = {3, {k, n, count}, first_row, rows_in_file, true};
     return find_weight(builder, format, layer, &wanted);
+}
+
+struct tensor *build_flat_stack_part(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
+                                     size_t count, size_t first_row, size_t rows_in_file)
+{
+    struct wanted wanted = {2, {k, rows_in_file * count, 1}, 0, rows_in_file * count, true};
+    const struct gguf_tensor *tensor = find_tensor(builder, format, layer, &wanted);
+    const size_t ne[] = {k, n, count};
+    if (tensor == NULL)
+        return NULL;
+    return graph_weight_part(builder->graph, tensor->name, tensor->dtype, 3, ne, first_row, rows_in_file);
+}
+
+struct tensor *build_turned_stack(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
+                                  size_t count, size_t rows_in_file)
+{
+    struct wanted wanted = {2, {n, rows_in_file * count, 1}, 0, rows_in_file * count, true};
+    const struct gguf_tensor *tensor = find_tensor(builder, format, layer, &wanted);
+    const size_t ne[] = {k, n, count};
+    if (tensor == NULL)
+        return NULL;
+    struct tensor *weight = graph_weight_part(builder->graph, tensor->name, DTYPE_F32, 3, ne, 0, n);
+    if (weight != NULL)
+        weight->turned_rows = rows_in_file;
+    return weight;
 }
 
 bool build_has_tensor(const struct builder *builder, const char *format, uint32_t layer)

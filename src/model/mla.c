@@ -76,7 +76,8 @@ static struct tensor *with_bias(struct builder *builder, struct projection proje
     return projection.bias == NULL ? projection.value : graph_add(builder->graph, projection.value, projection.bias);
 }
 
-// Which matrices bring a head to the latent's space and back.
+// Which matrices bring a head to the latent's space and back. Older files have [K_h; V_h] of all heads below each other
+// in attn_kv_b, and K_h must be turned.
 struct absorbed {
     struct tensor *k; // [n_nope, n_latent, n_head]
     struct tensor *v; // [n_latent, v_dim, n_head]
@@ -84,7 +85,13 @@ struct absorbed {
 
 static struct absorbed absorbed_matrices(struct builder *builder, uint32_t layer, const struct mla_options *o)
 {
-    size_t n_head = builder->h->n_head;
+    size_t n_head = builder->h->n_head, rows = (size_t)o->n_nope + o->v_dim;
+    const char *old = "blk.%u.attn_kv_b.weight";
+    if (build_has_tensor(builder, old, layer) && !build_has_tensor(builder, "blk.%u.attn_k_b.weight", layer))
+        return (struct absorbed){
+            .k = build_turned_stack(builder, old, layer, o->n_nope, o->n_latent, n_head, rows),
+            .v = build_flat_stack_part(builder, old, layer, o->n_latent, o->v_dim, n_head, o->n_nope, rows),
+        };
     return (struct absorbed){
         .k = build_stack(builder, "blk.%u.attn_k_b.weight", layer, o->n_nope, o->n_latent, n_head),
         .v = build_stack(builder, "blk.%u.attn_v_b.weight", layer, o->n_latent, o->v_dim, n_head),

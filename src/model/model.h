@@ -52,6 +52,9 @@ struct architecture {
 enum status model_build(const struct gguf *gguf, const struct precision_rule *rules, size_t n_rules,
                         struct model_graph *model, struct error *error);
 void model_graph_free(struct model_graph *model);
+// Bytes of a weight of the graph, as its dtype has them (read_weight.c). Called by several threads at once.
+enum status model_read_weight(const struct gguf *gguf, const struct tensor *weight, uint64_t offset, void *bytes,
+                              size_t size, struct error *error);
 // The hyperparameters alone.
 enum status model_read_hyperparameters(const struct gguf *gguf, struct hyperparameters *h, struct error *error);
 
@@ -74,6 +77,13 @@ struct tensor *build_stack(struct builder *builder, const char *format, uint32_t
                            size_t count);
 struct tensor *build_stack_part(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
                                 size_t count, size_t first_row, size_t rows_in_file);
+// The same where the file has these matrices in one, each below the one before it: [k, rows_in_file · count].
+struct tensor *build_flat_stack_part(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
+                                     size_t count, size_t first_row, size_t rows_in_file);
+// Matrices [k, n] that are the first k of each rows_in_file rows of such a matrix [n, rows_in_file · count], turned:
+// decoded to F32 while they are read.
+struct tensor *build_turned_stack(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
+                                  size_t count, size_t rows_in_file);
 bool build_has_tensor(const struct builder *builder, const char *format, uint32_t layer);
 // Keys of this architecture: "rope.freq_base" is read as "llama.rope.freq_base". The default where the key is missing.
 float build_f32(struct builder *builder, const char *key, float missing);

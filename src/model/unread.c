@@ -85,9 +85,12 @@ static void check_key(struct builder *builder, const struct gguf_value *value, c
 
 // Whether a tensor needs no reader: rotations that are computed from keys, and the layers at the end that predict
 // further tokens.
-static bool tensor_is_spare(const struct builder *builder, const char *name)
+static bool tensor_is_spare(struct builder *builder, const char *name)
 {
     const char *dot = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;
+    if (dot != NULL && strcmp(dot, ".attn_kv_b.weight") == 0 &&
+        build_find_key(builder, "attention.kv_lora_rank") != NULL)
+        return true; // attn_k_b and attn_v_b hold the same
     if (strcmp(name, "rope_freqs.weight") == 0 || (dot != NULL && strcmp(dot, ".attn_rot_embd.weight") == 0))
         return true;
     if (dot == NULL || dot - name > 4 + 9)

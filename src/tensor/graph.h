@@ -115,6 +115,7 @@ struct tensor {
     uint32_t per_row;    // PAIRS: pairs a token
     size_t first_row;    // of a weight that is a part of the file's tensor: rows from here on, of each of its matrices,
     size_t rows_in_file; // of this many
+    size_t turned_rows;  // of a weight, not 0: F32, and its columns are the first ne[0] of each turned_rows rows there
     struct node *producer; // NULL: a weight
     uint32_t n_uses;
     uint32_t index; // among the graph's weights, or among its values

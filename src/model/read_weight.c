@@ -1,0 +1,72 @@
+// Reading a weight out of the file that its graph was built from: as it lies there, or, where the model wants rows that
+// are the file's columns, turned and decoded to F32. A few hundred bytes at a time: nothing is allocated.
+#include "model/model.h"
+
+#include <string.h>
+
+enum { CHUNK = 256 }; // elements; whole blocks of every dtype
+
+// Where a range of rows of a turned matrix lies: rows [first, first + n) of it are these columns of the file's rows.
+struct turned {
+    const struct gguf *gguf;
+    const struct gguf_tensor *tensor;
+    const struct dtype_desc *dtype;
+    size_t file_row; // the first of the file's rows
+    size_t n_rows;   // of them: elements of a turned row
+    size_t first, n;
+    float *out; // [n][n_rows]
+};
+
+// One chunk of columns of the file's row i.
+static enum status read_chunk(const struct turned *t, size_t i, size_t column, struct error *error)
+{
+    _Alignas(64) uint8_t bytes[CHUNK * sizeof(float)];
+    float values[CHUNK];
+    size_t width = t->tensor->ne[0] - column < CHUNK ? (size_t)t->tensor->ne[0] - column : CHUNK;
+    size_t row_bytes = (size_t)t->tensor->ne[0] / t->dtype->block * t->dtype->bytes;
+    uint64_t offset = (uint64_t)(t->file_row + i) * row_bytes + column / t->dtype->block * t->dtype->bytes;
+    enum status status =
+        gguf_read_tensor(t->gguf, t->tensor, offset, bytes, width / t->dtype->block * t->dtype->bytes, error);
+    if (status != STATUS_OK)
+        return status;
+    t->dtype->decode(bytes, values, width);
+    for (size_t j = 0; j < width; j++)
+        if (column + j >= t->first && column + j < t->first + t->n)
+            t->out[(column + j - t->first) * t->n_rows + i] = values[j];
+    return STATUS_OK;
+}
+
+// offset and size count in the turned weight: whole F32 rows of one of its matrices.
+static enum status read_turned(const struct gguf *gguf, const struct tensor *weight, const struct gguf_tensor *tensor,
+                               uint64_t offset, void *bytes, size_t size, struct error *error)
+{
+    size_t row_bytes = weight->ne[0] * sizeof(float), row = (size_t)(offset / row_bytes);
+    struct turned t = {.gguf = gguf,
+                       .tensor = tensor,
+                       .dtype = dtype_get(tensor->dtype),
+                       .file_row = row / weight->ne[1] * weight->turned_rows,
+                       .n_rows = weight->ne[0],
+                       .first = row % weight->ne[1],
+                       .n = size / row_bytes,
+                       .out = bytes};
+    if (t.dtype->decode == NULL || t.dtype->bytes * (CHUNK / t.dtype->block) > CHUNK * sizeof(float))
+        return error_set(error, STATUS_UNSUPPORTED, "tensor '%s' is %s, which mote cannot turn", weight->name,
+                         t.dtype->name);
+    for (size_t i = 0; i < t.n_rows; i++) {
+        for (size_t column = t.first / CHUNK * CHUNK; column < t.first + t.n; column += CHUNK) {
+            enum status status = read_chunk(&t, i, column, error);
+            if (status != STATUS_OK)
+                return status;
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status model_read_weight(const struct gguf *gguf, const struct tensor *weight, uint64_t offset, void *bytes,
+                              size_t size, struct error *error)
+{
+    const struct gguf_tensor *tensor = gguf_find_tensor(gguf, weight->name);
+    if (weight->turned_rows != 0)
+        return read_turned(gguf, weight, tensor, offset, bytes, size, error);
+    return gguf_read_tensor(gguf, tensor, offset, bytes, size, error);
+}
