@@ -93,10 +93,11 @@ void step_tile(const struct plan *plan, const struct step *step, size_t tile, si
 
 size_t step_tile_width(const struct plan *plan, const struct step *step)
 {
+    const struct segments *segments = tile_segments(plan, step);
     size_t width = TILE;
-    for (size_t tile = 0; tile < step_n_tiles(plan, step); tile++) {
+    for (uint32_t s = 0; segments != NULL && s < segments->n; s++) {
         size_t begin, end;
-        step_tile(plan, step, tile, &begin, &end);
+        segments_range(segments, s, n_outputs(step), &begin, &end);
         width = end - begin > width ? round_up(end - begin, PANEL_ROWS) : width;
     }
     return width;
