@@ -74,7 +74,7 @@ static enum status step(struct error *error)
 static void test_every_allocation(void **state)
 {
     (void)state;
-    static const char *const names[] = {"llama", "gemma3", "gpt-oss", "qwen2moe"};
+    static const char *const names[] = {"llama", "gemma3", "gpt-oss", "qwen2moe", "mistral4"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         name = names[i];
         exhaust(step);

@@ -13,8 +13,8 @@
 
 #include "counting_heap.h"
 
-static const char *const names[] = {"llama",  "llama-rope3", "qwen2",  "qwen3",
-                                    "gemma3", "qwen2moe",    "mellum", "gpt-oss"};
+static const char *const names[] = {"llama",    "llama-rope3", "qwen2",   "qwen3",        "gemma3",
+                                    "qwen2moe", "mellum",      "gpt-oss", "deepseek2-old"};
 
 enum { N_NAMES = sizeof(names) / sizeof(names[0]) };
 
@@ -57,9 +57,9 @@ static void test_prediction(void **state)
         mote_error error = {0};
         mote_engine_params_default(&params);
         params.n_threads = 1 + i % 3;
-        params.n_context = 100 + 200 * i;
-        params.n_batch = 16 << i;
-        params.n_sessions = 1 + i;
+        params.n_context = 100 + 200 * (i % 8);
+        params.n_batch = 16 << (i % 8);
+        params.n_sessions = 1 + i % 8;
         params.n_logits = 3;
         params.kv = kvs[i % 2];
         mote_model *model = open_model(names[i]);
