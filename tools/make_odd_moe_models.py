@@ -22,6 +22,7 @@ FAMILIES = {
     "qwen2moe": dict(rot="halves"),
     "qwen3moe": dict(rot="halves", normalize=True, norms="head"),
     "olmoe": dict(rot="halves", norms="row"),
+    "granite": dict(rot="pairs"),
     "granitemoe": dict(rot="pairs", gating="selected"),
     "mellum": dict(rot="halves", normalize=True, norms="head", window_unscaled=True),
     "gpt-oss": dict(rot="halves", gating="selected", sinks=True, clamped=True, ffn_norm="post_attention_norm"),
@@ -63,6 +64,10 @@ MODELS = {
     "olmoe-bounds": dict(arch="olmoe", n_embd=40, n_head=4, n_kv=2, k_dim=12, v_dim=12, n_rot=4, n_ff=18, n_vocab=39,
                          dtypes="f16 f32", base=1e4, context=256, n=66, tied=True, experts=3, used=3, clamp=0.9,
                          gating="selected"),
+    # No experts: biases of the feed-forward block, and q, k and v in one tensor.
+    "granite-biases": dict(arch="granite", n_embd=52, n_head=4, n_kv=1, k_dim=10, v_dim=18, n_rot=8, n_ff=31, n_vocab=35,
+                           dtypes="f16", base=1e4, yarn=(2.0, 64), context=256, n=66, tied=True, mlp_biases=True,
+                           fused=True, scales=(2.0, 0.5, 1.5, 0.2)),
     # docs/adding-an-architecture.md's example: two shared experts, the first layer dense, weights normalized by key.
     "bailingmoe-ling": dict(arch="bailingmoe", n_embd=44, n_head=6, n_kv=2, k_dim=14, v_dim=14, n_rot=14, n_ff=52,
                             n_vocab=41, dtypes="f16", base=6e5, context=256, n=66, tied=False, experts=10, used=4,
@@ -86,6 +91,8 @@ class Model(DenseModel):
 
     def has_experts(self, layer):
         c = self.c
+        if "experts" not in c:
+            return False
         if "step" in c:
             return (layer + 1) % c["step"] == 0
         return layer >= c.get("leading", 0) and layer not in c.get("dense", [])
@@ -150,6 +157,13 @@ class Model(DenseModel):
             self.matrix(b + "ffn_gate.weight", c["n_embd"], c["n_ff"])
             self.matrix(b + "ffn_up.weight", c["n_embd"], c["n_ff"])
             self.matrix(b + "ffn_down.weight", c["n_ff"], c["n_embd"])
+        if c.get("mlp_biases"):
+            self.vector(b + "attn_output.bias", c["n_embd"], mean=0.0)
+            for part, width in [("gate", c["n_ff"]), ("up", c["n_ff"]), ("down", c["n_embd"])]:
+                self.vector(b + f"ffn_{part}.bias", width, mean=0.0)
+        if c.get("fused"):
+            parts = [self.tensors.pop(b + part + ".weight") for part in heads]
+            self.tensors[b + "attn_qkv.weight"] = (np.concatenate([data for data, _ in parts]), parts[0][1])
 
     def make(self):
         c = self.c
@@ -327,8 +341,9 @@ class Model(DenseModel):
         self.c = dict(c, n_layer=c["n_layer"] + c.get("next", 0))
         super().write_keys(writer)
         self.c = c
-        writer.add_expert_count(c["experts"])
-        writer.add_expert_used_count(c["used"])
+        if "experts" in c:
+            writer.add_expert_count(c["experts"])
+            writer.add_expert_used_count(c["used"])
         if c["n_ff_exp"] != c["n_ff"] or "given" in c:
             writer.add_expert_feed_forward_length(c["n_ff_exp"])
         if c["gating"] != FAMILIES[arch].get("gating", "softmax"):

@@ -8,10 +8,9 @@
 #include <string.h>
 
 static const struct architecture *const architectures[] = {
-    &arch_bailingmoe,
-    &arch_deepseek2, &arch_mistral3, &arch_mistral4,   &arch_gemma3, &arch_glm4moe,
-    &arch_gpt_oss,   &arch_granite,  &arch_granitemoe, &arch_llama,  &arch_mellum,
-    &arch_olmoe,     &arch_qwen2,    &arch_qwen2moe,   &arch_qwen3,  &arch_qwen3moe,
+    &arch_bailingmoe, &arch_deepseek2, &arch_gemma3, &arch_glm4moe,  &arch_gpt_oss,  &arch_granite,
+    &arch_granitemoe, &arch_llama,     &arch_mellum, &arch_mistral3, &arch_mistral4, &arch_olmoe,
+    &arch_qwen2,      &arch_qwen2moe,  &arch_qwen3,  &arch_qwen3moe,
 };
 
 enum { N_ARCHITECTURES = sizeof(architectures) / sizeof(architectures[0]) };

@@ -92,9 +92,9 @@ static void read_sizes(struct builder *builder, struct moe_options *options)
     check(builder, options->n_ff > 0 && options->n_ff <= 1u << 24,
           given ? "expert_feed_forward_length" : "feed_forward_length", options->n_ff, "be between 1 and 16777216");
 
-    uint32_t n_shared = build_u32(builder, "expert_shared_count", 0);
+    uint64_t n_shared = build_u32(builder, "expert_shared_count", 0), n_hidden = n_shared * options->n_ff;
     if (n_shared > 0)
-        options->n_ff_shared = n_shared < MAX_EXPERTS ? n_shared * options->n_ff : UINT32_MAX;
+        options->n_ff_shared = n_hidden < UINT32_MAX ? (uint32_t)n_hidden : UINT32_MAX;
     options->n_ff_shared = build_u32(builder, "expert_shared_feed_forward_length", options->n_ff_shared);
     check(builder, options->n_ff_shared <= 1u << 24, "expert_shared_feed_forward_length", options->n_ff_shared,
           "be at most 16777216");

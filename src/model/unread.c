@@ -83,8 +83,8 @@ static void check_key(struct builder *builder, const struct gguf_value *value, c
     }
 }
 
-// Whether a tensor needs no reader: rotations that are computed from keys, and the layers at the end that predict
-// further tokens.
+// Whether a tensor needs no reader: rotations that are computed from keys, encoders of images and sound that some files
+// hold beside the language model, and the layers at the end that predict further tokens.
 static bool tensor_is_spare(struct builder *builder, const char *name)
 {
     const char *dot = strncmp(name, "blk.", 4) == 0 ? strchr(name + 4, '.') : NULL;
@@ -92,6 +92,8 @@ static bool tensor_is_spare(struct builder *builder, const char *name)
         build_find_key(builder, "attention.kv_lora_rank") != NULL)
         return true; // attn_k_b and attn_v_b hold the same
     if (strcmp(name, "rope_freqs.weight") == 0 || (dot != NULL && strcmp(dot, ".attn_rot_embd.weight") == 0))
+        return true;
+    if (strncmp(name, "v.", 2) == 0 || strncmp(name, "a.", 2) == 0 || strncmp(name, "mm.", 3) == 0)
         return true;
     if (dot == NULL || dot - name > 4 + 9)
         return false;

@@ -1,6 +1,6 @@
 // Models of odd shapes (tools/make_odd_models.py, make_odd_moe_models.py) against a forward pass in float64, and one
-// answer on them: widths that fill no vector, one KV head or as many as query heads, values of another length than keys,
-// every dtype and scaling; experts with every gating, in groups, merged, scaled, shared, and in some layers only.
+// answer on them: widths that fill no vector, one KV head or as many as query heads, values of another length than
+// keys, every dtype and scaling; experts with every gating, in groups, merged, scaled, shared, and in some layers only.
 #include "golden.h"
 
 #include <math.h>
@@ -29,6 +29,7 @@ static const struct odd odd_models[] = {
     {"bailingmoe-ling", 1.2e-2, 0x53c62eeb50feca9a, 0xedfad7bb04c7528d},
     {"glm4moe-groups", 6e-3, 0xad10f8b894c36bf8, 0xa4333d261ab3119c},
     {"gpt-oss-odd", 0.3, 0x1d3547730e44752d, 0x6885a1f1d6d752be},
+    {"granite-biases", 2e-3, 0x91f5787c981ca033, 0x28a78e994ec3207e},
     {"granitemoe-shared", 4e-3, 0xd78a9a0572f90655, 0xdc5e43010f0dab20},
     {"llama-experts", 0.6, 0xad888f1039128ea8, 0xb0a768f9ae98215f},
     {"mellum-odd", 2e-2, 0x42631760299a71b3, 0x34936fb7295881a5},

@@ -568,6 +568,7 @@ static void test_neutral_keys(void **state)
                                         {.kind = SET_BOOLS, .name = "swiglu_clamp_exp", .text = "00"},
                                         KEY(SET_BOOL, "rope.scaling.finetuned", 0),
                                         KEY(SET_U32, "something_new", 7),
+                                        TENSOR("mm.input_projection.weight", 8, 8),
                                         {0}};
     struct variant variant;
     open_good(&variant, "qwen3moe", edits);
