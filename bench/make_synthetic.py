@@ -27,6 +27,10 @@ SHAPES = {
     "gpt-oss": {"architecture": "gpt-oss", "n_layer": 6, "n_embd": 2880, "n_ff": 2880, "n_head": 64, "n_kv_head": 8,
                 "head_dim": 64, "n_vocab": 49152, "rope_base": 1.5e5, "n_expert": 32, "n_used": 4, "n_expert_ff": 2880,
                 "window": 128, "dtype": "Q8_0", "expert_dtype": "MXFP4"},
+    # DeepSeek-V2-Lite has 27 layers, and experts of 1408. head_dim: of the queries, of which n_rot turn.
+    "mla": {"architecture": "deepseek2", "n_layer": 6, "n_embd": 2048, "n_ff": 2816, "n_head": 16, "n_kv_head": 1,
+            "head_dim": 192, "v_dim": 128, "n_rot": 64, "n_latent": 512, "n_vocab": 49152, "rope_base": 1e4,
+            "n_expert": 64, "n_used": 6, "n_expert_ff": 1536, "n_shared": 2},
 }
 PIECE = 4 << 20  # bytes of random blocks, which a tensor repeats from a place of its own
 
@@ -110,8 +114,23 @@ class Model:
 
         self.writer.add_tensor(name, dims, dtype, pieces)
 
+    def add_latent_attention(self, prefix):
+        s = self.shape
+        n_nope = s["head_dim"] - s["n_rot"]
+        plain = "Q8_0" if self.dtype in BLOCKS else self.dtype  # n_nope fills no super-block
+        self.add(f"{prefix}attn_kv_a_norm.weight", [s["n_latent"]], "F32", mean=1.0)
+        for name, dims, dtype in (("attn_q", [s["n_embd"], s["n_head"] * s["head_dim"]], self.dtype),
+                                  ("attn_kv_a_mqa", [s["n_embd"], s["n_latent"] + s["n_rot"]], self.dtype),
+                                  ("attn_k_b", [n_nope, s["n_latent"], s["n_head"]], plain),
+                                  ("attn_v_b", [s["n_latent"], s["v_dim"], s["n_head"]], self.dtype),
+                                  ("attn_output", [s["n_head"] * s["v_dim"], s["n_embd"]], self.dtype)):
+            self.add(f"{prefix}{name}.weight", dims, dtype)
+
     def add_attention(self, prefix, biases, head_norms):
         s = self.shape
+        if "n_latent" in s:
+            self.add_latent_attention(prefix)
+            return
         width, kv_width = s["n_head"] * s["head_dim"], s["n_kv_head"] * s["head_dim"]
         for name, k, n in (("attn_q", s["n_embd"], width), ("attn_k", s["n_embd"], kv_width),
                            ("attn_v", s["n_embd"], kv_width), ("attn_output", width, s["n_embd"])):
@@ -130,6 +149,10 @@ class Model:
         self.add(f"{prefix}ffn_gate_inp.weight", [k, n], "F32", deviation=2 / math.sqrt(k))
         for name, dims in (("gate", [k, hidden, n]), ("up", [k, hidden, n]), ("down", [hidden, k, n])):
             self.add(f"{prefix}ffn_{name}_exps.weight", dims, self.expert_dtype)
+        if "n_shared" in s:
+            shared = s["n_shared"] * hidden
+            for name, dims in (("gate", [k, shared]), ("up", [k, shared]), ("down", [shared, k])):
+                self.add(f"{prefix}ffn_{name}_shexp.weight", dims, self.dtype)
         if biases:
             self.add(f"{prefix}ffn_gate_inp.bias", [n], "F32")
             for name, extent in (("gate", hidden), ("up", hidden), ("down", k)):
@@ -163,7 +186,8 @@ class Model:
                 ("block_count", U32, s["n_layer"]), ("context_length", U32, 32768),
                 ("embedding_length", U32, s["n_embd"]), ("feed_forward_length", U32, s["n_ff"]),
                 ("attention.head_count", U32, s["n_head"]), ("attention.head_count_kv", U32, s["n_kv_head"]),
-                ("attention.key_length", U32, s["head_dim"]), ("attention.value_length", U32, s["head_dim"]),
+                ("attention.key_length", U32, s["n_latent"] + s["n_rot"] if "n_latent" in s else s["head_dim"]),
+                ("attention.value_length", U32, s.get("n_latent", s["head_dim"])),
                 ("rope.freq_base", F32, s["rope_base"]), ("attention.layer_norm_rms_epsilon", F32, 1e-5),
                 ("vocab_size", U32, s["n_vocab"])):
             key(f"{a}.{word}", kind, value)
@@ -173,6 +197,11 @@ class Model:
             key(f"{a}.expert_count", U32, s["n_expert"])
             key(f"{a}.expert_used_count", U32, s["n_used"])
             key(f"{a}.expert_feed_forward_length", U32, s["n_expert_ff"])
+        if "n_latent" in s:
+            for word, value in (("attention.kv_lora_rank", s["n_latent"]), ("rope.dimension_count", s["n_rot"]),
+                                ("attention.key_length_mla", s["head_dim"]), ("attention.value_length_mla", s["v_dim"]),
+                                ("expert_shared_count", s["n_shared"]), ("leading_dense_block_count", 0)):
+                key(f"{a}.{word}", U32, value)
         if "window" in s:
             key(f"{a}.attention.sliding_window", U32, s["window"])
             key(f"{a}.rope.scaling.type", STRING, "yarn")
