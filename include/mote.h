@@ -159,6 +159,15 @@ MOTE_API void mote_rendered_free(mote_rendered *rendered);
 
 typedef enum mote_kv { MOTE_KV_DEFAULT, MOTE_KV_F32, MOTE_KV_F16, MOTE_KV_Q8_0 } mote_kv;
 
+/*
+ * An adapter (LoRA) in a GGUF file of its own. An engine has all adapters that any of its sessions may want; which of
+ * them a session has, and how much of each, is the session's: sessions with different ones run in one batch.
+ */
+typedef struct mote_adapter {
+    const char *path;
+    float scale; /* of new sessions: 1 is as it was trained, 0 off */
+} mote_adapter;
+
 typedef struct mote_engine_params {
     size_t size;
     size_t n_threads;  /* 0: as many as this process may use */
@@ -178,6 +187,10 @@ typedef struct mote_engine_params {
     bool force;                /* go on where the predicted memory is more than there is */
     mote_progress_fn progress; /* of reading and packing weights */
     void *progress_user;
+    /* Read while the engine is made and not kept. One that is not for this model is refused, with the first tensor that
+       does not fit. */
+    const mote_adapter *adapters;
+    size_t n_adapters;
 } mote_engine_params;
 MOTE_API void mote_engine_params_default(mote_engine_params *params);
 
@@ -201,6 +214,7 @@ MOTE_API const char *mote_engine_isa(const mote_engine *engine);
 MOTE_API size_t mote_engine_n_threads(const mote_engine *engine);
 MOTE_API size_t mote_engine_n_context(const mote_engine *engine);
 MOTE_API mote_kv mote_engine_kv(const mote_engine *engine); /* the dtype of its KV cache */
+MOTE_API size_t mote_engine_n_adapters(const mote_engine *engine);
 
 typedef struct mote_cost {
     double int8_ops, f32_ops; /* multiplications and additions counted apart (two a product) */
@@ -215,6 +229,12 @@ MOTE_API void mote_session_destroy(mote_session *session); /* NULL is allowed */
 MOTE_API size_t mote_session_n_tokens(const mote_session *session);
 /* Forgets all tokens. */
 MOTE_API void mote_session_clear(mote_session *session);
+/*
+ * How much of each of the engine's adapters this session has, in the engine's order: scales[n_adapters], finite; 0: off.
+ * MOTE_INVALID where the session has tokens (they went through with the scales before: clear it first).
+ */
+MOTE_API mote_status mote_session_set_adapters(mote_session *session, const float *scales, size_t n_scales,
+                                               mote_error *error);
 
 /* Of which tokens logits are wanted. */
 typedef enum mote_want { MOTE_WANT_NONE, MOTE_WANT_LAST, MOTE_WANT_ALL } mote_want;

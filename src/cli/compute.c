@@ -38,6 +38,8 @@ const struct option compute_options_but_threads[] = {
      .choices = KV_TYPES},
     {LINE(CHOICE, "-ctv --cache-type-v", "TYPE", "as --kv: keys and values have one dtype", kv_values),
      .choices = KV_TYPES},
+    {LINE(ADAPTERS, "--lora", "FILE[:SCALE]",
+          "an adapter (LoRA, GGUF), and how much of it (default 1); may be given several times", lora)},
     {LINE(TEXT, "--pre", "NAME", "the pre-tokenizer to use, whatever the file says", pre)},
     {LINE(FLAG, "--force", NULL, "go on where more memory is needed than is free", force)},
     {LINE(FLAG, "-v --verbose", NULL, "say what is done and how long it took, also where standard error is no terminal",
@@ -162,6 +164,8 @@ mote_status compute_params(const mote_model *model, const struct compute_options
     params->n_batch = (size_t)options->batch;
     params->force = options->force;
     params->precision = options->precision;
+    params->adapters = options->lora.values;
+    params->n_adapters = options->lora.count;
     if (options->context > 0) {
         params->n_context = (size_t)options->context;
     } else if (options->context == 0) {

@@ -253,8 +253,23 @@ static bool are_choices(const struct option *option, const char *text)
     }
 }
 
+// FILE:SCALE is cut in place. What stands behind the last colon and is no number belongs to the file's name.
+static bool add_adapter(struct adapters *adapters, char *text)
+{
+    if (adapters->count == OPTION_LIST_MAX) {
+        return false;
+    }
+    double scale = 1;
+    char *colon = strrchr(text, ':');
+    if (colon && parse_number(colon + 1, &scale)) {
+        *colon = '\0';
+    }
+    adapters->values[adapters->count++] = (mote_adapter){.path = text, .scale = (float)scale};
+    return text[0] != '\0' && isfinite((float)scale);
+}
+
 // False where text is not allowed.
-static bool set_value(const struct place *place, const char *text)
+static bool set_value(const struct place *place, char *text)
 {
     const struct option *option = place->option;
     void *value = place->value;
@@ -270,6 +285,8 @@ static bool set_value(const struct place *place, const char *text)
         texts->values[texts->count++] = text;
         return true;
     }
+    case OPTION_ADAPTERS:
+        return add_adapter(value, text);
     case OPTION_INTEGER: {
         int64_t integer;
         if (!parse_integer(text, strlen(text), &integer) || integer < option->least || integer > option->most) {
@@ -323,9 +340,9 @@ static bool is_help(const char *text)
 // One option at argv[*index]; steps over its value. Returns EXIT_DONE or EXIT_USAGE.
 static int parse_option(const struct command *command, int argc, char **argv, int *index, void *values)
 {
-    const char *typed = argv[*index];
+    char *typed = argv[*index];
     size_t size = strncmp(typed, "--", 2) == 0 ? strcspn(typed, "=") : strlen(typed);
-    const char *text = typed[size] == '=' ? typed + size + 1 : NULL;
+    char *text = typed[size] == '=' ? typed + size + 1 : NULL;
     struct place place;
     if (!option_find(command->options, values, typed, size, &place)) {
         return unknown_option(command, typed);

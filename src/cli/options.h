@@ -3,6 +3,8 @@
 #ifndef MOTE_CLI_OPTIONS_H
 #define MOTE_CLI_OPTIONS_H
 
+#include "mote.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +22,7 @@ enum option_kind {
     OPTION_FLAG,     // bool
     OPTION_TEXT,     // const char *
     OPTION_TEXTS,    // struct texts; may be given several times
+    OPTION_ADAPTERS, // struct adapters: FILE or FILE:SCALE; may be given several times
     OPTION_INTEGER,  // int64_t in [least, most]
     OPTION_INTEGERS, // struct integers, each in [least, most], separated by commas; may be given several times
     OPTION_NUMBER,   // double in [low, high]
@@ -32,6 +35,11 @@ enum { OPTION_LIST_MAX = 64 };
 
 struct texts {
     const char *values[OPTION_LIST_MAX];
+    size_t count;
+};
+
+struct adapters {
+    mote_adapter values[OPTION_LIST_MAX];
     size_t count;
 };
 

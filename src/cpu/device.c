@@ -35,6 +35,7 @@ static const struct device_ops ops = {
     .name = "cpu",
     .destroy = destroy,
     .pack = cpu_weights_pack,
+    .pack_adapters = cpu_adapters_pack,
     .free_weights = cpu_weights_free,
     .plan = cpu_plan_create,
     .free_plan = cpu_plan_free,

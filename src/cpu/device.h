@@ -46,8 +46,11 @@ struct weights {
 
 // Fills the shapes of all items (no data); fails where mote has no packed form of a dtype.
 enum status cpu_weights_describe(const struct graph *graph, struct weights *weights, struct error *error);
+enum status cpu_adapters_describe(const struct graph *graph, struct weights *weights, struct error *error);
 enum status cpu_weights_pack(struct device *device, const struct graph *graph, const struct weight_reader *reader,
                              struct weights **weights, struct error *error);
+enum status cpu_adapters_pack(struct device *device, const struct graph *graph, const struct weight_reader *reader,
+                              struct weights **weights, struct error *error);
 void cpu_weights_free(struct weights *weights);
 
 // size bytes aligned to 64 (to 2 MiB, with huge pages asked for, where it is large); free with free().

@@ -23,7 +23,7 @@ static struct step *current_step(struct plan *plan)
 }
 
 // A new step at the end; NULL where memory ran out.
-static struct step *add_step(struct plan *plan, enum step_kind kind, enum rows rows)
+struct step *cpu_plan_add_step(struct plan *plan, enum step_kind kind, enum rows rows)
 {
     if (!array_grow((void **)&plan->steps, &plan->steps_capacity, plan->n_steps + 1, sizeof(*plan->steps)))
         return NULL;
@@ -40,7 +40,7 @@ static struct step *step_of_kind(struct plan *plan, enum step_kind kind, const s
     if (step != NULL && step->kind == kind && step->rows == value->rows && step->per_row == value->per_row &&
         step->attention == NULL)
         return step;
-    step = add_step(plan, kind, value->rows);
+    step = cpu_plan_add_step(plan, kind, value->rows);
     if (step != NULL)
         step->per_row = value->per_row;
     return step;
@@ -54,19 +54,19 @@ static bool add_op(struct step *step, const struct node *node, uint32_t form)
     return true;
 }
 
-static void use_slot(const struct plan *plan, struct slot *slot)
+void cpu_plan_use_slot(const struct plan *plan, struct slot *slot)
 {
     slot->last = (uint32_t)plan->n_steps - 1;
 }
 
-static void use_value(struct plan *plan, const struct tensor *tensor)
+void cpu_plan_use_value(struct plan *plan, const struct tensor *tensor)
 {
     if (tensor != NULL && tensor->rows != ROWS_NONE)
-        use_slot(plan, &plan->slots[tensor->index]);
+        cpu_plan_use_slot(plan, &plan->slots[tensor->index]);
 }
 
 // Gives a value memory as a result of the current step.
-static void make_value(struct plan *plan, const struct tensor *tensor, bool by_rows)
+void cpu_plan_make_value(struct plan *plan, const struct tensor *tensor, bool by_rows)
 {
     uint32_t now = (uint32_t)plan->n_steps - 1;
     plan->slots[tensor->index] = (struct slot){.rows = tensor->rows,
@@ -116,8 +116,8 @@ static enum status plan_row_op(struct plan *plan, const struct node *node, struc
     if (step == NULL || !add_op(step, node, NO_INDEX))
         return out_of_memory(error);
     for (uint32_t i = 0; i < node->n_sources; i++)
-        use_value(plan, node->sources[i]);
-    make_value(plan, node->result, kind == STEP_ROWS);
+        cpu_plan_use_value(plan, node->sources[i]);
+    cpu_plan_make_value(plan, node->result, kind == STEP_ROWS);
     if (node->op == OP_SELECT_ROWS)
         plan->tail = plan->n_steps - 1;
     return STATUS_OK;
@@ -144,7 +144,7 @@ static void plan_fused_bias(struct plan *plan, struct product *product, const st
     plan->slots[product->result->index].used = false;
     product->bias = node;
     product->result = node->result;
-    make_value(plan, node->result, false);
+    cpu_plan_make_value(plan, node->result, false);
 }
 
 // A gated unit of the products that the current step makes (of one, where gate and up are the same) is done there, a
@@ -168,7 +168,7 @@ static void plan_fused_glu(struct plan *plan, const struct node *node)
     step->glu = node;
     plan->slots[node->sources[0]->index].used = false;
     plan->slots[node->sources[1]->index].used = false;
-    make_value(plan, node->result, false);
+    cpu_plan_make_value(plan, node->result, false);
 }
 
 static bool same_segments(const struct segments *a, const struct segments *b)
@@ -212,7 +212,7 @@ static enum status make_form(struct plan *plan, uint32_t index, struct error *er
         step = step_of_kind(plan, STEP_ROWS, form->value);
         if (step == NULL || !add_op(step, NULL, index))
             return out_of_memory(error);
-        use_value(plan, form->value);
+        cpu_plan_use_value(plan, form->value);
         made = (uint32_t)plan->n_steps - 1;
     }
     form->slot = (struct slot){.rows = form->value->rows,
@@ -262,9 +262,12 @@ static enum status find_form(struct plan *plan, const struct tensor *value, enum
 
 static void add_product(struct plan *plan, struct step *step, const struct node *node)
 {
-    step->products[step->n_products++] =
-        (struct product){.node = node, .weight = node->sources[0]->index, .result = node->result};
-    make_value(plan, node->result, false);
+    step->products[step->n_products++] = (struct product){.node = node,
+                                                          .weight = node->sources[0]->index,
+                                                          .hidden = NO_INDEX,
+                                                          .shared_hidden = NO_INDEX,
+                                                          .result = node->result};
+    cpu_plan_make_value(plan, node->result, false);
 }
 
 // The form that source `x`, of n_parts heads, takes for a weight.
@@ -283,18 +286,20 @@ static enum status plan_matmul(struct plan *plan, const struct node *node, struc
     uint32_t source = NO_INDEX, n_parts = node->op == OP_MATMUL_HEADS ? (uint32_t)node->sources[0]->ne[2] : 1;
     enum status status =
         source_form(plan, node->sources[0], node->sources[1], node->attributes.precision, n_parts, &source, error);
+    if (status == STATUS_OK)
+        status = cpu_plan_hiddens(plan, node->sources[1], NULL, error);
     if (status != STATUS_OK)
         return status;
     struct step *step = current_step(plan);
     bool joins =
         step->kind == STEP_MATMUL && step->source == source && step->glu == NULL && step->n_products < MAX_PRODUCTS;
     if (!joins)
-        step = add_step(plan, STEP_MATMUL, node->result->rows);
+        step = cpu_plan_add_step(plan, STEP_MATMUL, node->result->rows);
     if (step == NULL)
         return out_of_memory(error);
     step->source = source;
     add_product(plan, step, node);
-    use_slot(plan, &plan->forms[source].slot);
+    cpu_plan_use_slot(plan, &plan->forms[source].slot);
     return STATUS_OK;
 }
 
@@ -319,6 +324,8 @@ static enum status plan_mul_mat_id(struct plan *plan, const struct node *node, s
     enum status status = measure_pairs(plan, &route->producer->attributes.routing, error);
     if (status == STATUS_OK)
         status = source_form(plan, node->sources[0], node->sources[1], node->attributes.precision, 1, &source, error);
+    if (status == STATUS_OK)
+        status = cpu_plan_hiddens(plan, node->sources[1], route, error);
     if (status != STATUS_OK)
         return status;
     struct step *step = current_step(plan);
@@ -326,15 +333,15 @@ static enum status plan_mul_mat_id(struct plan *plan, const struct node *node, s
                  step->n_products == 1 && step->products[0].bias == NULL &&
                  step->products[0].node->result->ne[0] == node->result->ne[0];
     if (!joins)
-        step = add_step(plan, STEP_EXPERTS, ROWS_PAIRS);
+        step = cpu_plan_add_step(plan, STEP_EXPERTS, ROWS_PAIRS);
     if (step == NULL)
         return out_of_memory(error);
     step->per_row = node->result->per_row;
     step->source = source;
     step->route = route;
     add_product(plan, step, node);
-    use_slot(plan, &plan->forms[source].slot);
-    use_value(plan, route);
+    cpu_plan_use_slot(plan, &plan->forms[source].slot);
+    cpu_plan_use_value(plan, route);
     return STATUS_OK;
 }
 
@@ -346,20 +353,24 @@ static enum status plan_mul_mat_id_sum(struct plan *plan, const struct node *nod
         source_form(plan, node->sources[0], node->sources[1], node->attributes.precision, 1, &source, error);
     if (status == STATUS_OK && shared != NULL)
         status = source_form(plan, shared, hidden, node->attributes.shared_precision, 1, &shared_source, error);
+    if (status == STATUS_OK)
+        status = cpu_plan_hiddens(plan, node->sources[1], node->sources[2], error);
+    if (status == STATUS_OK && shared != NULL)
+        status = cpu_plan_hiddens(plan, hidden, NULL, error);
     if (status != STATUS_OK)
         return status;
-    struct step *step = add_step(plan, STEP_EXPERTS_SUM, node->result->rows);
+    struct step *step = cpu_plan_add_step(plan, STEP_EXPERTS_SUM, node->result->rows);
     if (step == NULL)
         return out_of_memory(error);
     step->source = source;
     step->shared_source = shared_source;
     step->route = node->sources[2];
     add_product(plan, step, node);
-    use_slot(plan, &plan->forms[source].slot);
+    cpu_plan_use_slot(plan, &plan->forms[source].slot);
     if (shared_source != NO_INDEX)
-        use_slot(plan, &plan->forms[shared_source].slot);
-    use_value(plan, node->sources[2]);
-    use_value(plan, node->sources[6]);
+        cpu_plan_use_slot(plan, &plan->forms[shared_source].slot);
+    cpu_plan_use_value(plan, node->sources[2]);
+    cpu_plan_use_value(plan, node->sources[6]);
     return STATUS_OK;
 }
 
@@ -369,14 +380,14 @@ static enum status plan_attention(struct plan *plan, const struct node *node, st
     if (heads == NULL)
         return out_of_memory(error);
     heads->attention = node;
-    use_value(plan, node->sources[1]);
-    use_value(plan, node->sources[2]);
-    struct step *step = add_step(plan, STEP_ATTENTION, node->result->rows);
+    cpu_plan_use_value(plan, node->sources[1]);
+    cpu_plan_use_value(plan, node->sources[2]);
+    struct step *step = cpu_plan_add_step(plan, STEP_ATTENTION, node->result->rows);
     if (step == NULL)
         return out_of_memory(error);
     step->attention = node;
-    use_value(plan, node->sources[0]);
-    make_value(plan, node->result, false);
+    cpu_plan_use_value(plan, node->sources[0]);
+    cpu_plan_make_value(plan, node->result, false);
     return STATUS_OK;
 }
 
@@ -392,6 +403,8 @@ static enum status plan_node(struct plan *plan, const struct node *node, struct 
         return plan_mul_mat_id(plan, node, error);
     case OP_MUL_MAT_ID_SUM:
         return plan_mul_mat_id_sum(plan, node, error);
+    case OP_LORA:
+        return node->sources[1] == NULL ? plan_row_op(plan, node, error) : cpu_plan_lora(plan, node, error);
     default:
         break;
     }
@@ -408,8 +421,8 @@ static enum status plan_node(struct plan *plan, const struct node *node, struct 
 static enum status plan_steps(struct plan *plan, struct error *error)
 {
     const struct graph *graph = plan->graph;
-    for (size_t i = 0; i < graph->n_nodes; i++) {
-        enum status status = plan_node(plan, graph->nodes[i], error);
+    while (plan->next_node < graph->n_nodes) {
+        enum status status = plan_node(plan, graph->nodes[plan->next_node++], error);
         if (status != STATUS_OK)
             return status;
     }
@@ -439,6 +452,8 @@ enum status cpu_plan_create(struct device *device, const struct graph *graph, co
     if (status == STATUS_OK)
         status = cpu_weights_describe(graph, &plan->described, error);
     if (status == STATUS_OK)
+        status = cpu_adapters_describe(graph, &plan->described_adapters, error);
+    if (status == STATUS_OK)
         status = cpu_plan_place_kv(plan, error);
     if (status == STATUS_OK)
         status = plan_steps(plan, error);
@@ -463,7 +478,9 @@ void cpu_plan_free(struct plan *plan)
     free(plan->steps);
     free(plan->forms);
     free(plan->slots);
+    free(plan->hiddens);
     free(plan->described.items);
+    free(plan->described_adapters.items);
     free(plan->kv_places);
     free(plan->memory);
     free(plan->thread_memory);

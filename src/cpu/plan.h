@@ -33,6 +33,13 @@ struct form {
     struct slot slot;
 };
 
+// What adapters make of a product's source: for each term of the op the rows that its second matrix takes, one behind
+// the other (one a matrix), each an F32 source row.
+struct hidden {
+    const struct node *node; // OP_LORA
+    struct slot slot;
+};
+
 enum step_kind {
     STEP_ROWS,        // items: rows
     STEP_MATMUL,      // items: panels of outputs
@@ -40,6 +47,7 @@ enum step_kind {
     STEP_ATTENTION,   // items: rows × KV heads (× chunks)
     STEP_EXPERTS,     // items: experts that have rows × tiles of hidden units
     STEP_EXPERTS_SUM, // items: panels of outputs, with all experts inside
+    STEP_LORA,        // items: blocks of rows, or experts that have rows, × panels of the adapters' first matrices
     STEP_KINDS,
 };
 
@@ -53,7 +61,9 @@ struct product {
     const struct node *node;
     uint32_t weight;
     const struct node *bias;     // EXPERTS: the add_id behind it, or NULL
-    const struct tensor *result; // the bias's, or the node's own
+    uint32_t hidden;             // of the adapters' terms that are added to it; NO_INDEX: none
+    uint32_t shared_hidden;      // EXPERTS_SUM: of the shared expert's
+    const struct tensor *result; // of the bias or the adapters, or the node's own
 };
 
 enum { MAX_PRODUCTS = 4 };
@@ -66,13 +76,14 @@ struct step {
     size_t n_ops, ops_capacity;
     struct product products[MAX_PRODUCTS]; // MATMUL, EXPERTS, EXPERTS_SUM (the experts' and the shared expert's)
     uint32_t n_products;
-    uint32_t source;              // MATMUL, EXPERTS, EXPERTS_SUM: form
-    uint32_t shared_source;       // EXPERTS_SUM: form of the shared expert's hidden row; NO_INDEX: there is none
-    const struct tensor *route;   // EXPERTS, EXPERTS_SUM, ROWS of pairs
-    const struct node *glu;       // MATMUL, EXPERTS: of the products (one, where gate and up are the same)
-    uint32_t out_form;            // with glu: the form that is written instead of the value
-    const struct node *attention; // HEADS: whose keys and values are stored (or NULL); ATTENTION
-    uint32_t n_units;             // HEADS: into how many parts the heads of a row are cut
+    uint32_t source;                  // MATMUL, EXPERTS, EXPERTS_SUM: form
+    uint32_t shared_source;           // EXPERTS_SUM: form of the shared expert's hidden row; NO_INDEX: there is none
+    const struct tensor *route;       // EXPERTS, EXPERTS_SUM, ROWS of pairs
+    const struct node *glu;           // MATMUL, EXPERTS: of the products (one, where gate and up are the same)
+    uint32_t out_form;                // with glu: the form that is written instead of the value
+    const struct node *attention;     // HEADS: whose keys and values are stored (or NULL); ATTENTION
+    uint32_t first_hidden, n_hiddens; // LORA
+    uint32_t n_units;                 // HEADS: into how many parts the heads of a row are cut
 };
 
 // Where one layer's keys and values lie within a page of its kind.
@@ -94,8 +105,11 @@ struct plan {
     size_t tail;                   // the first step whose rows are those of the logits
     struct form *forms;
     size_t n_forms, forms_capacity;
+    struct hidden *hiddens;
+    size_t n_hiddens, hiddens_capacity;
     struct slot *slots; // by value index
-    struct weights described;
+    size_t next_node;   // while the plan is made: the node behind the one that is planned
+    struct weights described, described_adapters;
 
     struct kv_place *kv_places; // by KV layer
     struct kv_kind_layout kinds[MAX_KV_KINDS];
@@ -104,8 +118,8 @@ struct plan {
 
     uint8_t *memory; // the shared arena
     size_t memory_bytes, logits_bytes;
-    uint8_t *thread_memory; // of all threads: private rows, then tables of pairs, then scratch
-    size_t private_bytes, pairs_bytes, scratch_bytes, thread_bytes;
+    uint8_t *thread_memory; // of all threads: private rows, then tables of pairs, scratch, and scratch of adapters
+    size_t private_bytes, pairs_bytes, scratch_bytes, lora_panel_bytes, lora_bytes, thread_bytes;
     float *partials; // attention states of single chunks: [MAX_SPLIT_CHUNKS][n_head][v_dim + 2]
     size_t partials_bytes;
 };
@@ -165,7 +179,8 @@ struct worker {
     uint8_t *private_memory;
     struct pairs *pairs;
     _Atomic uint64_t *fault;
-    uint8_t *scratch;
+    uint8_t *scratch, *lora_scratch;
+    bool adapted;             // whether any row has an adapter
     const uint32_t *selected; // the window of selected rows that the tail works on
     size_t n_selected;
 };
@@ -245,6 +260,48 @@ size_t cpu_experts_sum_panel(const struct plan *plan, const struct step *step);
 size_t cpu_pairs_bytes(size_t n_pairs, size_t n_expert);
 void cpu_pairs_place(struct pairs *pairs, uint8_t *memory, size_t n_pairs, size_t n_expert);
 
+// The tiles [begin, end) of one expert.
+struct expert_share {
+    uint32_t expert;
+    size_t begin, end;
+};
+// Which tiles of which experts are this worker's: a contiguous piece of all (expert, tile) items in order, as long as
+// the others' by the cost of its rows. Calls `function` for each of its experts.
+void cpu_share_tiles(const struct worker *worker, const struct pairs *pairs, size_t n_tiles,
+                     void (*function)(const struct worker *, const struct step *, const struct expert_share *),
+                     const struct step *step);
+
+// ---- adapters ----
+
+// plan_lora.c. Before a product of x (by this route) is planned: a step that makes what the adapters need of x.
+enum status cpu_plan_hiddens(struct plan *plan, const struct tensor *x, const struct tensor *route,
+                             struct error *error);
+// Joins the terms to the product that the current step makes.
+enum status cpu_plan_lora(struct plan *plan, const struct node *node, struct error *error);
+size_t cpu_lora_hidden_bytes(const struct node *node);
+void cpu_lora_measure(struct plan *plan);
+// plan.c
+struct step *cpu_plan_add_step(struct plan *plan, enum step_kind kind, enum rows rows);
+void cpu_plan_use_value(struct plan *plan, const struct tensor *tensor);
+void cpu_plan_use_slot(const struct plan *plan, struct slot *slot);
+void cpu_plan_make_value(struct plan *plan, const struct tensor *tensor, bool by_rows);
+
+// run_lora.c
+bool cpu_run_is_adapted(const struct run *run);
+// y[t * y_stride + 0 … 15] += the terms of rows [first_row, first_row + n), for a panel of one of the product's
+// matrices.
+struct lora_panel {
+    uint32_t hidden;
+    size_t matrix, panel;
+};
+void cpu_lora_add(const struct worker *worker, const struct lora_panel *panel, size_t first_row, size_t n, float *y,
+                  size_t y_stride);
+// The terms of all pairs of the batch, summed by row into sums [n_rows][16], which begin as zeros; then y += sums.
+void cpu_lora_add_sum(const struct worker *worker, uint32_t hidden, size_t panel, const struct tensor *y, float *sums);
+// An embedding with its terms.
+void cpu_lora_lookup(const struct worker *worker, const struct node *node, size_t row);
+size_t cpu_lora_lookup_floats(const struct node *node); // of scratch
+
 // Each runs this worker's share of a step.
 void cpu_run_rows(const struct worker *worker, const struct step *step);
 void cpu_run_matmul(const struct worker *worker, const struct step *step);
@@ -252,6 +309,7 @@ void cpu_run_heads(const struct worker *worker, const struct step *step);
 void cpu_run_attention(const struct worker *worker, const struct step *step);
 void cpu_run_experts(const struct worker *worker, const struct step *step);
 void cpu_run_experts_sum(const struct worker *worker, const struct step *step);
+void cpu_run_lora(const struct worker *worker, const struct step *step);
 
 // What OP_POSITION_SCALE multiplies a row at this position by.
 float cpu_temperature(const struct attributes *attributes, uint32_t position);

@@ -15,6 +15,8 @@ static bool describe_ops(const struct plan *plan, const struct step *step, struc
     }
     for (uint32_t i = 0; i < step->n_products; i++, comma = ", ") {
         buffer_append_format(json, "%s\"%s\"", comma, op_get(step->products[i].node->op)->name);
+        if (step->products[i].hidden != NO_INDEX || step->products[i].shared_hidden != NO_INDEX)
+            buffer_append_text(json, ", \"lora\"");
         if (step->products[i].bias != NULL)
             buffer_append_text(json, ", \"add_id\"");
     }
@@ -57,9 +59,10 @@ static void describe_weights(const struct plan *plan, const struct step *step, s
 
 bool cpu_plan_describe(const struct plan *plan, struct buffer *json)
 {
-    static const char *const kinds[] = {
-        [STEP_ROWS] = "rows",           [STEP_MATMUL] = "matmul",   [STEP_HEADS] = "heads",
-        [STEP_ATTENTION] = "attention", [STEP_EXPERTS] = "experts", [STEP_EXPERTS_SUM] = "experts_sum"};
+    static const char *const kinds[] = {[STEP_ROWS] = "rows",       [STEP_MATMUL] = "matmul",
+                                        [STEP_HEADS] = "heads",     [STEP_ATTENTION] = "attention",
+                                        [STEP_EXPERTS] = "experts", [STEP_EXPERTS_SUM] = "experts_sum",
+                                        [STEP_LORA] = "lora"};
     buffer_append_text(json, "[");
     for (size_t i = 0; i < plan->n_steps; i++) {
         const struct step *step = &plan->steps[i];

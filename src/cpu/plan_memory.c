@@ -22,11 +22,11 @@ struct block {
 };
 
 // Row steps may run without a barrier behind them, so a slow thread may still read what the next step would overwrite:
-// what a row step uses lives until the next step that ends in a barrier.
+// what a row step uses lives until the next step that ends in a barrier (a step of adapters may be left out).
 static uint32_t extended_last(const struct plan *plan, const struct slot *slot)
 {
     uint32_t last = slot->last;
-    while (plan->steps[last].kind == STEP_ROWS && last + 1 < plan->n_steps)
+    while ((plan->steps[last].kind == STEP_ROWS || plan->steps[last].kind == STEP_LORA) && last + 1 < plan->n_steps)
         last++;
     return last;
 }
@@ -79,13 +79,15 @@ static size_t slot_capacity(const struct plan *plan, const struct slot *slot)
 
 static struct slot *slot_at(struct plan *plan, size_t i)
 {
-    size_t n_values = plan->graph->n_values;
+    size_t n_values = plan->graph->n_values, n_forms = plan->n_forms;
+    if (i >= n_values + n_forms)
+        return &plan->hiddens[i - n_values - n_forms].slot;
     return i < n_values ? &plan->slots[i] : &plan->forms[i - n_values].slot;
 }
 
 static enum status place_slots(struct plan *plan, struct error *error)
 {
-    size_t n_slots = plan->graph->n_values + plan->n_forms;
+    size_t n_slots = plan->graph->n_values + plan->n_forms + plan->n_hiddens;
     struct block *blocks = calloc(n_slots, sizeof(*blocks));
     struct block **live = calloc(n_slots, sizeof(struct block *));
     if (blocks == NULL || live == NULL) {
@@ -141,7 +143,7 @@ static size_t experts_sum_scratch(const struct plan *plan, const struct step *st
     return cpu_experts_sum_panel(plan, step) + (PART_ROWS + plan->params.n_rows) * floats * sizeof(float);
 }
 
-// The routes' scores, or a sum of biases.
+// The routes' scores, or a sum of biases or of adapters' terms.
 static size_t rows_scratch(const struct step *step)
 {
     size_t floats = 0;
@@ -150,6 +152,7 @@ static size_t rows_scratch(const struct step *step)
         size_t needed = node == NULL                ? 0
                         : node->op == OP_ROUTE      ? route_scratch_floats(&node->attributes.routing)
                         : node->op == OP_ADD_ID_SUM ? round_up(node->result->ne[0], 16)
+                        : node->op == OP_LORA       ? cpu_lora_lookup_floats(node)
                                                     : 0;
         floats = needed > floats ? needed : floats;
     }
@@ -186,8 +189,9 @@ static void measure_scratch(struct plan *plan)
         }
     }
     plan->pairs_bytes = cpu_pairs_bytes(plan->max_pairs, plan->max_experts);
-    plan->thread_bytes =
-        round_up(plan->private_bytes, 4096) + round_up(plan->pairs_bytes, 4096) + round_up(plan->scratch_bytes, 4096);
+    cpu_lora_measure(plan);
+    plan->thread_bytes = round_up(plan->private_bytes, 4096) + round_up(plan->pairs_bytes, 4096) +
+                         round_up(plan->scratch_bytes, 4096) + round_up(plan->lora_bytes, 4096);
 }
 
 enum status cpu_plan_place(struct plan *plan, struct error *error)
@@ -211,7 +215,7 @@ enum status cpu_plan_place(struct plan *plan, struct error *error)
 
 void cpu_plan_memory(const struct plan *plan, struct plan_memory *memory)
 {
-    memory->weights = plan->described.bytes;
+    memory->weights = plan->described.bytes + plan->described_adapters.bytes;
     memory->logits = plan->logits_bytes;
     memory->work =
         plan->memory_bytes - plan->logits_bytes + plan->thread_bytes * plan->device->n_threads + plan->partials_bytes;

@@ -36,6 +36,7 @@ static void run_step(const struct worker *worker, const struct step *step)
         [STEP_ROWS] = cpu_run_rows,       [STEP_MATMUL] = cpu_run_matmul,
         [STEP_HEADS] = cpu_run_heads,     [STEP_ATTENTION] = cpu_run_attention,
         [STEP_EXPERTS] = cpu_run_experts, [STEP_EXPERTS_SUM] = cpu_run_experts_sum,
+        [STEP_LORA] = cpu_run_lora,
     };
     functions[step->kind](worker, step);
 }
@@ -61,6 +62,8 @@ static bool run_steps(struct execution *execution, const struct worker *worker, 
 {
     for (size_t i = first; i < end; i++) {
         const struct step *step = &execution->plan->steps[i];
+        if (step->kind == STEP_LORA && !worker->adapted)
+            continue;
         run_step(worker, step);
         bool alone = step->kind == STEP_ROWS && worker_n_rows(worker, step->rows, step->per_row) == 1;
         if (!alone && !barrier(execution, worker, turn))
@@ -95,7 +98,9 @@ static void run_thread(void *user, size_t index, size_t n_threads)
                             .private_memory = memory,
                             .pairs = &pairs,
                             .fault = &execution->fault,
-                            .scratch = tables + round_up(plan->pairs_bytes, 4096)};
+                            .scratch = tables + round_up(plan->pairs_bytes, 4096),
+                            .adapted = cpu_run_is_adapted(run)};
+    worker.lora_scratch = worker.scratch + round_up(plan->scratch_bytes, 4096);
     uint32_t turn = 0;
     if (!run_steps(execution, &worker, 0, plan->tail, &turn))
         return;

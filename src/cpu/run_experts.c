@@ -77,20 +77,12 @@ static bool expert_matrix(const struct worker *worker, const struct step *step, 
 
 // ---- hidden units ----
 
-// The tiles [begin, end) of one expert.
-struct expert_share {
-    uint32_t expert;
-    size_t begin, end;
-};
-
 // Item costs: unpacking a panel is worth some rows.
 enum { UNPACK_COST = 4 };
 
-// Which tiles of which experts are this worker's: a contiguous piece of all (expert, tile) items in order, as long as
-// the others' by the cost of its rows. Calls `function` for each of its experts.
-static void share_tiles(const struct worker *worker, const struct pairs *pairs, size_t n_tiles,
-                        void (*function)(const struct worker *, const struct step *, const struct expert_share *),
-                        const struct step *step)
+void cpu_share_tiles(const struct worker *worker, const struct pairs *pairs, size_t n_tiles,
+                     void (*function)(const struct worker *, const struct step *, const struct expert_share *),
+                     const struct step *step)
 {
     uint64_t total = 0, before = 0;
     for (uint32_t i = 0; i < pairs->n_active; i++) {
@@ -158,9 +150,13 @@ static void tile_products(const struct worker *worker, const struct step *step, 
                 kernels->scale(row, worker_operand(worker, scale, 0)[expert], end - begin, row);
             if (product->node->attributes.weighted)
                 kernels->scale(row, worker->pairs->weight[first_pair + t], end - begin, row);
-            if (bias != NULL)
-                kernels->add(row, bias + begin, end - begin, row);
         }
+        for (size_t row = begin; product->hidden != NO_INDEX && row < end; row += PANEL_ROWS) {
+            struct lora_panel panel = {.hidden = product->hidden, .matrix = expert, .panel = row / PANEL_ROWS};
+            cpu_lora_add(worker, &panel, first_pair, source->n, y + row - begin, width);
+        }
+        for (size_t t = 0; bias != NULL && t < source->n; t++)
+            kernels->add(y + t * width, bias + begin, end - begin, y + t * width);
     }
 }
 
@@ -196,7 +192,7 @@ static void expert_tiles(const struct worker *worker, const struct step *step, c
 void cpu_run_experts(const struct worker *worker, const struct step *step)
 {
     const struct pairs *pairs = worker_pairs(worker, step->route);
-    share_tiles(worker, pairs, step_n_tiles(worker->plan, step), expert_tiles, step);
+    cpu_share_tiles(worker, pairs, step_n_tiles(worker->plan, step), expert_tiles, step);
 }
 
 // ---- the sum ----
@@ -272,8 +268,8 @@ static void add_shared(const struct panel_sum *sum, bool after)
         cpu_panel_product(&panel, &source, sum->parts, floats, after ? 0 : PANEL_ROWS);
         for (size_t t = 0; t < source.n; t++) {
             size_t row = first + t;
-            float *into =
-                after ? worker_value(worker, node->result, row) + sum->panel * PANEL_ROWS : sum->sums + row * floats;
+            float *into = after ? worker_value(worker, sum->step->products[0].result, row) + sum->panel * PANEL_ROWS
+                                : sum->sums + row * floats;
             plan->device->kernels->add_scaled(sum->parts + t * floats,
                                               gate == NULL ? 1.0f : worker_value(worker, gate, row)[0], floats, into);
         }
@@ -283,7 +279,8 @@ static void add_shared(const struct panel_sum *sum, bool after)
 static void sum_panel(const struct panel_sum *sum)
 {
     const struct worker *worker = sum->worker;
-    const struct node *node = sum->step->products[0].node;
+    const struct product *product = &sum->step->products[0];
+    const struct node *node = product->node;
     const struct pairs *pairs = worker->pairs;
     size_t n_rows = worker_n_rows(worker, node->result->rows, 0), floats = sum->n_segments * PANEL_ROWS;
     memset(sum->sums, 0, n_rows * floats * sizeof(float));
@@ -294,9 +291,17 @@ static void sum_panel(const struct panel_sum *sum)
         add_shared(sum, false);
     for (size_t row = 0; row < n_rows; row++)
         worker->plan->device->kernels->add_parts(sum->sums + row * floats, (uint32_t)sum->n_segments,
-                                                 worker_value(worker, node->result, row) + sum->panel * PANEL_ROWS);
+                                                 worker_value(worker, product->result, row) + sum->panel * PANEL_ROWS);
     if (shared)
         add_shared(sum, true);
+    if (product->hidden != NO_INDEX) // the sums are read: their memory is free
+        cpu_lora_add_sum(worker, product->hidden, sum->panel, product->result, sum->sums);
+    if (product->shared_hidden != NO_INDEX) {
+        struct lora_panel panel = {.hidden = product->shared_hidden, .panel = sum->panel};
+        const struct slot *slot = &worker->plan->slots[product->result->index];
+        cpu_lora_add(worker, &panel, 0, n_rows, worker_value(worker, product->result, 0) + sum->panel * PANEL_ROWS,
+                     slot->row_bytes / sizeof(float));
+    }
 }
 
 void cpu_run_experts_sum(const struct worker *worker, const struct step *step)

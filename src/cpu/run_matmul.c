@@ -167,7 +167,12 @@ static void glu_item(const struct worker *worker, const struct step *step, size_
         const struct packed *weight = &plan->weights->items[step->products[p].weight].packed;
         for (size_t row = begin; row < end; row += PANEL_ROWS) {
             struct panel panel = cpu_panel(worker, weight, row / PANEL_ROWS, source->precision, source->n);
-            cpu_panel_product(&panel, source, outputs + p * source->n * width + row - begin, width, 0);
+            float *y = outputs + p * source->n * width + row - begin;
+            cpu_panel_product(&panel, source, y, width, 0);
+            if (step->products[p].hidden != NO_INDEX) {
+                struct lora_panel lora = {.hidden = step->products[p].hidden, .panel = row / PANEL_ROWS};
+                cpu_lora_add(worker, &lora, first_row, source->n, y, width);
+            }
         }
     }
     for (size_t t = 0; t < source->n; t++) {
@@ -202,17 +207,22 @@ static void product_item(const struct worker *worker, const struct step *step, s
     const struct packed packed = cpu_weight_matrix(weight, matrix);
     struct source_rows part = *source;
     part.rows += matrix * form_row_bytes(source->precision, packed.k);
-    const struct tensor *result = product->node->result;
+    const struct tensor *result = product->result;
     size_t stride = plan->slots[result->index].row_bytes / sizeof(float);
     float *y = worker_value(worker, result, first_row) + matrix * packed.n_rows + index * PANEL_ROWS;
     size_t n_outputs = packed.n_rows - index * PANEL_ROWS;
     struct panel panel = cpu_panel(worker, &packed, index, source->precision, source->n);
-    if (weight->n == 1 || n_outputs >= PANEL_ROWS) {
-        cpu_panel_product(&panel, &part, y, stride, 0);
-        return;
-    }
+    bool in_place = weight->n == 1 || n_outputs >= PANEL_ROWS;
     float *aside = (float *)(void *)(worker->scratch + cpu_panel_scratch(source->precision, packed.k));
-    cpu_panel_product(&panel, &part, aside, PANEL_ROWS, 0);
+    float *out = in_place ? y : aside;
+    size_t out_stride = in_place ? stride : PANEL_ROWS;
+    cpu_panel_product(&panel, &part, out, out_stride, 0);
+    if (product->hidden != NO_INDEX) {
+        struct lora_panel lora = {.hidden = product->hidden, .matrix = matrix, .panel = index};
+        cpu_lora_add(worker, &lora, first_row, source->n, out, out_stride);
+    }
+    if (in_place)
+        return;
     for (size_t t = 0; t < source->n; t++)
         memcpy(y + t * stride, aside + t * PANEL_ROWS, n_outputs * sizeof(float));
 }

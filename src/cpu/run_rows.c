@@ -188,7 +188,7 @@ typedef void (*row_function)(const struct worker *worker, const struct node *nod
 static const row_function row_functions[OP_COUNT] = {
     [OP_EMBED] = apply_embed, [OP_RMS_NORM] = apply_rms_norm, [OP_SELECT_ROWS] = select_row,
     [OP_ROUTE] = apply_route, [OP_ADD_ID] = apply_add_id,     [OP_ADD_ID_SUM] = apply_add_id_sum,
-    [OP_SLICE] = apply_slice,
+    [OP_SLICE] = apply_slice, [OP_LORA] = cpu_lora_lookup,
 };
 
 void cpu_run_rows(const struct worker *worker, const struct step *step)

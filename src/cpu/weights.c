@@ -1,4 +1,4 @@
-// Reading and packing a model's weights: once, by all threads, a few panels at a time.
+// Reading and packing weights, of a model or of its adapters: once, by all threads, a few panels at a time.
 #include "cpu/device.h"
 
 #include "base/checked.h"
@@ -18,6 +18,8 @@ static enum status describe_matrix(const struct tensor *tensor, struct packed *p
             "tensor '%s' is %s, which mote cannot compute with yet (it can with f32, f16, bf16, q8_0, q4_0, "
             "q4_1, q5_0, q5_1, q2_k … q6_k, mxfp4)",
             tensor->name, dtype_get(tensor->dtype)->name);
+    if (tensor->transposed) // decoded, element by element
+        format = packed_format_of(DTYPE_F32);
     packed_describe(packed, format, tensor->ne[1], tensor->ne[0], 0);
     return STATUS_OK;
 }
@@ -44,6 +46,23 @@ static size_t weight_bytes(const struct cpu_weight *item)
     return item->n * item->bytes;
 }
 
+// Which weights: a model's, or its adapters'.
+struct weight_list {
+    struct tensor *const *tensors;
+    size_t n;
+    const struct graph *graph; // of a model's: says what they are for; NULL: all are matrices
+};
+
+static struct weight_list model_weights(const struct graph *graph)
+{
+    return (struct weight_list){.tensors = graph->weights, .n = graph->n_weights, .graph = graph};
+}
+
+static struct weight_list adapter_weights(const struct graph *graph)
+{
+    return (struct weight_list){.tensors = graph->adapter_weights, .n = graph->n_adapter_weights};
+}
+
 // A bias an expert is a table of vectors, not a matrix.
 static bool is_bias_table(const struct graph *graph, const struct tensor *tensor)
 {
@@ -58,7 +77,7 @@ static bool is_bias_table(const struct graph *graph, const struct tensor *tensor
 static enum status describe_weight(const struct graph *graph, const struct tensor *tensor, struct cpu_weight *item,
                                    struct error *error)
 {
-    bool vectors = tensor->n_dims == 1 || (tensor->dtype == DTYPE_F32 && is_bias_table(graph, tensor));
+    bool vectors = tensor->n_dims == 1 || (graph != NULL && tensor->dtype == DTYPE_F32 && is_bias_table(graph, tensor));
     enum status status = vectors ? STATUS_OK : describe_matrix(tensor, &item->packed, error);
     item->n = vectors ? tensor->ne[1] : tensor->ne[2];
     item->bytes =
@@ -66,25 +85,37 @@ static enum status describe_weight(const struct graph *graph, const struct tenso
     return status;
 }
 
-enum status cpu_weights_describe(const struct graph *graph, struct weights *weights, struct error *error)
+static enum status describe_all(const struct weight_list *list, struct weights *weights, struct error *error)
 {
-    weights->items = calloc(graph->n_weights + 1, sizeof(*weights->items));
+    weights->items = calloc(list->n + 1, sizeof(*weights->items));
     if (weights->items == NULL)
         return error_memory(error, "the weights");
-    weights->n_items = graph->n_weights;
-    for (size_t i = 0; i < graph->n_weights; i++) {
+    weights->n_items = list->n;
+    for (size_t i = 0; i < list->n; i++) {
         struct cpu_weight *item = &weights->items[i];
-        enum status status = describe_weight(graph, graph->weights[i], item, error);
+        enum status status = describe_weight(list->graph, list->tensors[i], item, error);
         if (status != STATUS_OK)
             return status;
         weights->bytes += weight_bytes(item);
     }
-    for (size_t n = 0; n < graph->n_nodes; n++) {
-        const struct node *node = graph->nodes[n];
+    for (size_t n = 0; list->graph != NULL && n < list->graph->n_nodes; n++) {
+        const struct node *node = list->graph->nodes[n];
         if (node->op == OP_MATMUL && node->attributes.segment_unit != 0)
             cut_between_heads(&weights->items[node->sources[0]->index].packed, node->attributes.segment_unit);
     }
     return STATUS_OK;
+}
+
+enum status cpu_weights_describe(const struct graph *graph, struct weights *weights, struct error *error)
+{
+    struct weight_list list = model_weights(graph);
+    return describe_all(&list, weights, error);
+}
+
+enum status cpu_adapters_describe(const struct graph *graph, struct weights *weights, struct error *error)
+{
+    struct weight_list list = adapter_weights(graph);
+    return describe_all(&list, weights, error);
 }
 
 void cpu_weights_free(struct weights *weights)
@@ -115,7 +146,7 @@ static enum status allocate(struct weights *weights, struct error *error)
 }
 
 struct packing {
-    const struct graph *graph;
+    const struct weight_list *list;
     const struct weight_reader *reader;
     struct weights *weights;
     uint64_t total; // bytes of the file
@@ -127,7 +158,7 @@ struct packing {
 static size_t file_row_bytes(const struct tensor *tensor)
 {
     const struct dtype_desc *dtype = dtype_get(tensor->dtype);
-    return tensor->ne[0] / dtype->block * dtype->bytes;
+    return tensor->ne[tensor->transposed ? 1 : 0] / dtype->block * dtype->bytes;
 }
 
 // After each piece; thread 0 is the caller's, so it reports.
@@ -144,7 +175,7 @@ static void advance(struct packing *packing, size_t index, size_t bytes)
 // All vectors of a weight: they are few and short.
 static enum status pack_vectors(struct packing *packing, size_t i, uint8_t *bytes, struct error *error)
 {
-    const struct tensor *tensor = packing->graph->weights[i];
+    const struct tensor *tensor = packing->list->tensors[i];
     const struct dtype_desc *dtype = dtype_get(tensor->dtype);
     const struct cpu_weight *item = &packing->weights->items[i];
     size_t size = file_row_bytes(tensor);
@@ -163,6 +194,31 @@ static enum status pack_vectors(struct packing *packing, size_t i, uint8_t *byte
     return STATUS_OK;
 }
 
+// A matrix whose rows are the file's columns: an adapter's, and small.
+static enum status pack_transposed(struct packing *packing, size_t i, uint8_t *bytes, struct error *error)
+{
+    const struct tensor *tensor = packing->list->tensors[i];
+    const struct dtype_desc *dtype = dtype_get(tensor->dtype);
+    const struct packed *packed = &packing->weights->items[i].packed;
+    size_t size = file_row_bytes(tensor), n = tensor->ne[1];
+    float *row = malloc(n * sizeof(*row));
+    if (row == NULL)
+        return error_memory(error, "the adapter");
+    memset(packed->data, 0, packed->n_panels * packed->panel_bytes);
+    enum status status = STATUS_OK;
+    for (size_t k = 0; k < tensor->ne[0] && status == STATUS_OK; k++) {
+        status = packing->reader->read(packing->reader->user, tensor, k * size, bytes, size, error);
+        if (status == STATUS_OK)
+            dtype->decode(bytes, row, n);
+        for (size_t j = 0; j < n && status == STATUS_OK; j++)
+            memcpy(packed->data + j / PANEL_ROWS * packed->panel_bytes +
+                       (k * PANEL_ROWS + j % PANEL_ROWS) * sizeof(float),
+                   &row[j], sizeof(float));
+    }
+    free(row);
+    return status;
+}
+
 // Panels of one matrix that are read at a time.
 static size_t panels_at_once(const struct tensor *tensor)
 {
@@ -177,7 +233,7 @@ struct piece {
 
 static enum status pack_panels(struct packing *packing, const struct piece *piece, uint8_t *bytes, struct error *error)
 {
-    const struct tensor *tensor = packing->graph->weights[piece->weight];
+    const struct tensor *tensor = packing->list->tensors[piece->weight];
     struct packed packed = cpu_weight_matrix(&packing->weights->items[piece->weight], piece->matrix);
     size_t row_bytes = file_row_bytes(tensor), begin = piece->first * PANEL_ROWS, end = begin + piece->n * PANEL_ROWS;
     if (end > packed.n_rows)
@@ -198,10 +254,14 @@ static enum status pack_panels(struct packing *packing, const struct piece *piec
 static enum status pack_piece(struct packing *packing, const struct piece *piece, uint8_t *bytes, size_t *done,
                               struct error *error)
 {
-    size_t row_bytes = file_row_bytes(packing->graph->weights[piece->weight]);
+    size_t row_bytes = file_row_bytes(packing->list->tensors[piece->weight]);
     if (packing->weights->items[piece->weight].packed.format == NULL) {
         *done = row_bytes * packing->weights->items[piece->weight].n;
         return pack_vectors(packing, piece->weight, bytes, error);
+    }
+    if (packing->list->tensors[piece->weight]->transposed) {
+        *done = row_bytes * packing->list->tensors[piece->weight]->ne[0];
+        return pack_transposed(packing, piece->weight, bytes, error);
     }
     *done = piece->n * PANEL_ROWS * row_bytes;
     return pack_panels(packing, piece, bytes, error);
@@ -214,14 +274,14 @@ static bool next_piece(const struct packing *packing, struct piece *piece)
     piece->first += piece->n;
     while (piece->weight < weights->n_items) {
         const struct cpu_weight *item = &weights->items[piece->weight];
-        bool vectors = item->packed.format == NULL;
-        size_t n_matrices = vectors ? 1 : item->n, n_panels = vectors ? 1 : item->packed.n_panels;
+        bool whole = item->packed.format == NULL || packing->list->tensors[piece->weight]->transposed;
+        size_t n_matrices = whole ? 1 : item->n, n_panels = whole ? 1 : item->packed.n_panels;
         if (piece->first >= n_panels) {
             piece->first = 0;
             piece->matrix++;
         }
         if (piece->matrix < n_matrices) {
-            size_t at_once = vectors ? 1 : panels_at_once(packing->graph->weights[piece->weight]);
+            size_t at_once = whole ? 1 : panels_at_once(packing->list->tensors[piece->weight]);
             piece->n = n_panels - piece->first < at_once ? n_panels - piece->first : at_once;
             return true;
         }
@@ -256,7 +316,7 @@ static void pack_thread(void *user, size_t index, size_t n_threads)
     struct error *error = &packing->errors[index];
     size_t size = READ_BYTES;
     for (size_t i = 0; i < packing->weights->n_items; i++) {
-        const struct tensor *tensor = packing->graph->weights[i];
+        const struct tensor *tensor = packing->list->tensors[i];
         size_t needed = file_row_bytes(tensor) * PANEL_ROWS;
         size = needed > size ? needed : size;
     }
@@ -270,8 +330,8 @@ static void pack_thread(void *user, size_t index, size_t n_threads)
     free(bytes);
 }
 
-enum status cpu_weights_pack(struct device *device, const struct graph *graph, const struct weight_reader *reader,
-                             struct weights **result, struct error *error)
+static enum status pack_all(struct device *device, const struct weight_list *list, const struct weight_reader *reader,
+                            struct weights **result, struct error *error)
 {
     struct cpu_device *cpu = (struct cpu_device *)device;
     struct weights *weights = calloc(1, sizeof(*weights));
@@ -281,10 +341,12 @@ enum status cpu_weights_pack(struct device *device, const struct graph *graph, c
         free(errors);
         return error_memory(error, "the weights");
     }
-    struct packing packing = {.graph = graph, .reader = reader, .weights = weights, .errors = errors};
-    for (size_t i = 0; i < graph->n_weights; i++)
-        packing.total += file_row_bytes(graph->weights[i]) * graph->weights[i]->ne[1] * graph->weights[i]->ne[2];
-    enum status status = cpu_weights_describe(graph, weights, error);
+    struct packing packing = {.list = list, .reader = reader, .weights = weights, .errors = errors};
+    for (size_t i = 0; i < list->n; i++) {
+        const struct tensor *tensor = list->tensors[i];
+        packing.total += file_row_bytes(tensor) * tensor->ne[tensor->transposed ? 0 : 1] * tensor->ne[2];
+    }
+    enum status status = describe_all(list, weights, error);
     if (status == STATUS_OK)
         status = allocate(weights, error);
     if (status == STATUS_OK) {
@@ -304,4 +366,18 @@ enum status cpu_weights_pack(struct device *device, const struct graph *graph, c
     }
     *result = weights;
     return STATUS_OK;
+}
+
+enum status cpu_weights_pack(struct device *device, const struct graph *graph, const struct weight_reader *reader,
+                             struct weights **result, struct error *error)
+{
+    struct weight_list list = model_weights(graph);
+    return pack_all(device, &list, reader, result, error);
+}
+
+enum status cpu_adapters_pack(struct device *device, const struct graph *graph, const struct weight_reader *reader,
+                              struct weights **result, struct error *error)
+{
+    struct weight_list list = adapter_weights(graph);
+    return pack_all(device, &list, reader, result, error);
 }

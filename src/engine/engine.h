@@ -42,7 +42,8 @@ struct mote_session {
     struct mote_engine *engine;
     size_t n_tokens;
     struct page_table tables[MAX_KV_KINDS];
-    bool in_run; // guards against one session given twice in a run
+    float *scales; // [n_adapters]; NULL where there are none
+    bool in_run;   // guards against one session given twice in a run
 };
 
 struct mote_engine {
@@ -56,6 +57,10 @@ struct mote_engine {
     uint32_t n_kinds;
     struct page_pool pools[MAX_KV_KINDS];
     atomic_bool cancel;
+    size_t n_adapters;
+    struct adapters adapters; // open until their weights are packed
+    struct weights *adapter_weights;
+    float *scales; // [n_adapters], of new sessions
 
     // Of one run, [n_batch] each.
     struct row *rows;
@@ -63,6 +68,7 @@ struct mote_engine {
     struct origin *origins; // of the selected rows
     float *rope_tables[MAX_ROPES];
     const uint32_t **pages; // [n_batch * MAX_KV_KINDS]
+    float *adapter_scales;  // [n_batch * n_adapters]
 };
 
 // Which token of which input a selected row is.
@@ -73,7 +79,7 @@ struct origin {
 // model.c
 enum status model_tokenizer(struct mote_model *model, const struct tokenizer **tokenizer, struct error *error);
 
-enum { MAX_PRECISION_RULES = 64 };
+enum { MAX_PRECISION_RULES = 64, MAX_ADAPTERS = 256 };
 
 // engine_create.c: parameters with all defaults filled in.
 struct engine_settings {
@@ -83,6 +89,8 @@ struct engine_settings {
     size_t n_rules;
     const char *isa;
     bool range_off; // see struct engine_extras
+    const mote_adapter *adapters;
+    size_t n_adapters;
 };
 // precision.c
 // The rules that mote_engine_params.precision says, into settings->rules. *all_f32: the last rule for all is f32.
@@ -94,6 +102,7 @@ enum status engine_settle(const struct mote_model *model, const mote_engine_para
                           struct engine_settings *settings, struct error *error);
 // Device, graph and a plan without weights: what describing and predicting need.
 struct engine_draft {
+    struct adapters adapters;
     struct device *device;
     struct model_graph graph;
     struct plan *plan;

@@ -6,6 +6,7 @@
 #include "base/threads.h"
 #include "cpu/device.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,20 @@ void mote_engine_params_default(mote_engine_params *params)
 static size_t value_or(size_t value, size_t otherwise)
 {
     return value != 0 ? value : otherwise;
+}
+
+static enum status settle_adapters(const mote_engine_params *params, struct engine_settings *settings,
+                                   struct error *error)
+{
+    settings->adapters = params->adapters;
+    settings->n_adapters = params->n_adapters;
+    if (params->n_adapters > MAX_ADAPTERS)
+        return error_set(error, STATUS_INVALID, "an engine may have at most %d adapters", MAX_ADAPTERS);
+    for (size_t i = 0; i < params->n_adapters; i++) {
+        if (params->adapters[i].path == NULL || !isfinite(params->adapters[i].scale))
+            return error_set(error, STATUS_INVALID, "adapter %zu needs a file and a finite scale", i + 1);
+    }
+    return STATUS_OK;
 }
 
 enum status engine_settle(const struct mote_model *model, const mote_engine_params *params,
@@ -58,7 +73,7 @@ enum status engine_settle(const struct mote_model *model, const mote_engine_para
     settings->kv = params->kv != MOTE_KV_DEFAULT ? kinds[params->kv] : f32 ? KV_DTYPE_F32 : KV_DTYPE_F16;
     settings->isa = params->isa;
     settings->range_off = false;
-    return STATUS_OK;
+    return settle_adapters(params, settings, error);
 }
 
 // ---- what it will take ----
@@ -103,15 +118,26 @@ static void predict(const struct engine_settings *settings, struct engine_draft 
             a_page == 0 ? settings->n_context : (memory->available - without) / a_page * KV_PAGE_POSITIONS;
 }
 
+static enum status open_adapters(const struct mote_model *model, const struct engine_settings *settings,
+                                 struct adapters *adapters, struct error *error)
+{
+    const char *paths[MAX_ADAPTERS];
+    for (size_t i = 0; i < settings->n_adapters; i++)
+        paths[i] = settings->adapters[i].path;
+    return adapters_open(paths, settings->n_adapters, model->gguf, adapters, error);
+}
+
 enum status engine_draft_create(struct mote_model *model, const struct engine_settings *settings,
                                 struct engine_draft *draft, struct error *error)
 {
     memset(draft, 0, sizeof(*draft));
     struct plan_params params = {.n_rows = settings->n_batch, .n_logits = settings->n_logits, .kv = settings->kv};
-    enum status status = model_build(model->gguf, settings->rules, settings->n_rules, &draft->graph, error);
-    if (status != STATUS_OK)
-        return status;
-    status = precision_check(settings, &draft->graph.graph, error);
+    enum status status = open_adapters(model, settings, &draft->adapters, error);
+    if (status == STATUS_OK)
+        status = model_build_adapted(model->gguf, settings->rules, settings->n_rules, &draft->adapters, &draft->graph,
+                                     error);
+    if (status == STATUS_OK)
+        status = precision_check(settings, &draft->graph.graph, error);
     if (status == STATUS_OK)
         status = cpu_device_create(settings->n_threads, settings->isa, &draft->device, error);
     if (status == STATUS_OK)
@@ -130,6 +156,7 @@ void engine_draft_free(struct engine_draft *draft)
         draft->device->ops->destroy(draft->device);
     }
     model_graph_free(&draft->graph);
+    adapters_close(&draft->adapters);
     memset(draft, 0, sizeof(*draft));
 }
 
@@ -171,6 +198,7 @@ static enum status check_memory(const mote_memory *memory, const struct engine_s
 
 struct weight_source {
     const struct gguf *gguf;
+    const struct adapters *adapters;
     mote_progress_fn progress;
     void *user;
 };
@@ -180,6 +208,14 @@ static enum status read_weight(void *user, const struct tensor *weight, uint64_t
 {
     const struct weight_source *source = user;
     return model_read_weight(source->gguf, weight, offset, bytes, size, error);
+}
+
+static enum status read_adapter_weight(void *user, const struct tensor *weight, uint64_t offset, void *bytes,
+                                       size_t size, struct error *error)
+{
+    const struct weight_source *source = user;
+    const struct gguf *file = source->adapters->files[weight->adapter];
+    return gguf_read_tensor(file, gguf_find_tensor(file, weight->name), offset, bytes, size, error);
 }
 
 static int report_progress(void *user, uint64_t done, uint64_t total)
@@ -208,6 +244,25 @@ static enum status load_weights(struct mote_engine *engine, const mote_engine_pa
     return status;
 }
 
+// Adapters are the engine's own.
+static enum status load_adapters(struct mote_engine *engine, const struct engine_settings *settings,
+                                 struct error *error)
+{
+    if (engine->n_adapters == 0)
+        return STATUS_OK;
+    struct weight_source source = {.adapters = &engine->adapters};
+    struct weight_reader reader = {.read = read_adapter_weight, .user = &source};
+    enum status status = engine->device->ops->pack_adapters(engine->device, &engine->graph.graph, &reader,
+                                                            &engine->adapter_weights, error);
+    adapters_close(&engine->adapters);
+    engine->scales = calloc(engine->n_adapters, sizeof(*engine->scales));
+    if (status == STATUS_OK && engine->scales == NULL)
+        status = error_memory(error, "the engine");
+    for (size_t i = 0; status == STATUS_OK && i < engine->n_adapters; i++)
+        engine->scales[i] = settings->adapters[i].scale;
+    return status;
+}
+
 static enum status allocate_run(struct mote_engine *engine, struct error *error)
 {
     size_t n = engine->n_batch;
@@ -215,7 +270,10 @@ static enum status allocate_run(struct mote_engine *engine, struct error *error)
     engine->selected = calloc(n, sizeof(*engine->selected));
     engine->origins = calloc(n, sizeof(*engine->origins));
     engine->pages = calloc(n * MAX_KV_KINDS, sizeof(*engine->pages));
-    bool good = engine->rows != NULL && engine->selected != NULL && engine->origins != NULL && engine->pages != NULL;
+    if (engine->n_adapters != 0)
+        engine->adapter_scales = calloc(n, engine->n_adapters * sizeof(*engine->adapter_scales));
+    bool good = (engine->adapter_scales != NULL) == (engine->n_adapters != 0) && engine->rows != NULL &&
+                engine->selected != NULL && engine->origins != NULL && engine->pages != NULL;
     for (uint32_t i = 0; i < engine->graph.n_ropes; i++) {
         engine->rope_tables[i] = calloc(n, engine->graph.ropes[i].n_rot * sizeof(float));
         good = good && engine->rope_tables[i] != NULL;
@@ -227,8 +285,11 @@ static enum status make_plan(struct mote_engine *engine, const struct engine_set
                              struct error *error)
 {
     const struct device_ops *ops = engine->device->ops;
-    struct plan_params params = {
-        .n_rows = engine->n_batch, .n_logits = engine->n_logits, .kv = settings->kv, .range_off = settings->range_off};
+    struct plan_params params = {.n_rows = engine->n_batch,
+                                 .n_logits = engine->n_logits,
+                                 .kv = settings->kv,
+                                 .adapter_weights = engine->adapter_weights,
+                                 .range_off = settings->range_off};
     enum status status =
         ops->plan(engine->device, &engine->graph.graph, engine->model->weights, &params, &engine->plan, error);
     if (status == STATUS_OK)
@@ -264,10 +325,14 @@ static enum status create(struct mote_engine *engine, const mote_engine_params *
     // The draft's device and graph become the engine's; its plan, which has no weights, is replaced.
     engine->device = draft.device;
     engine->graph = draft.graph;
+    engine->adapters = draft.adapters;
+    engine->n_adapters = settings.n_adapters;
     engine->device->ops->free_plan(draft.plan);
     status = check_memory(&draft.memory, &settings, params != NULL && params->force, error);
     if (status == STATUS_OK)
         status = load_weights(engine, params, error);
+    if (status == STATUS_OK)
+        status = load_adapters(engine, &settings, error);
     if (status == STATUS_OK)
         status = make_plan(engine, &settings, draft.n_pages, error);
     if (status == STATUS_OK)
@@ -312,9 +377,11 @@ void mote_engine_destroy(mote_engine *engine)
         return;
     if (engine->device != NULL) {
         engine->device->ops->free_plan(engine->plan);
+        engine->device->ops->free_weights(engine->adapter_weights);
         engine->device->ops->destroy(engine->device);
     }
     model_graph_free(&engine->graph);
+    adapters_close(&engine->adapters);
     for (uint32_t kind = 0; kind < MAX_KV_KINDS; kind++)
         free(engine->pools[kind].free);
     for (uint32_t i = 0; i < MAX_ROPES; i++)
@@ -323,6 +390,8 @@ void mote_engine_destroy(mote_engine *engine)
     free(engine->selected);
     free(engine->origins);
     free(engine->pages);
+    free(engine->scales);
+    free(engine->adapter_scales);
     free(engine);
 }
 
@@ -351,4 +420,9 @@ mote_kv mote_engine_kv(const mote_engine *engine)
     static const mote_kv kinds[] = {
         [KV_DTYPE_F32] = MOTE_KV_F32, [KV_DTYPE_F16] = MOTE_KV_F16, [KV_DTYPE_Q8_0] = MOTE_KV_Q8_0};
     return kinds[engine->kv];
+}
+
+size_t mote_engine_n_adapters(const mote_engine *engine)
+{
+    return engine->n_adapters;
 }

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 mote_status mote_session_create(mote_engine *engine, mote_session **result, mote_error *error)
 {
@@ -15,6 +16,12 @@ mote_status mote_session_create(mote_engine *engine, mote_session **result, mote
     for (uint32_t kind = 0; good && kind < engine->n_kinds; kind++) {
         session->tables[kind].ids = calloc(n_pages, sizeof(uint32_t));
         good = session->tables[kind].ids != NULL;
+    }
+    if (good && engine->n_adapters != 0) {
+        session->scales = calloc(engine->n_adapters, sizeof(*session->scales));
+        good = session->scales != NULL;
+        if (good)
+            memcpy(session->scales, engine->scales, engine->n_adapters * sizeof(*session->scales));
     }
     if (!good) {
         mote_session_destroy(session);
@@ -33,6 +40,7 @@ void mote_session_destroy(mote_session *session)
         pages_release(session);
     for (uint32_t kind = 0; kind < MAX_KV_KINDS; kind++)
         free(session->tables[kind].ids);
+    free(session->scales);
     free(session);
 }
 
@@ -45,6 +53,27 @@ void mote_session_clear(mote_session *session)
 {
     pages_release(session);
     session->n_tokens = 0;
+}
+
+mote_status mote_session_set_adapters(mote_session *session, const float *scales, size_t n_scales, mote_error *error)
+{
+    struct error *inner = inner_error(error);
+    size_t n_adapters = session->engine->n_adapters;
+    if (n_scales != n_adapters)
+        return (mote_status)error_set(inner, STATUS_INVALID, "%zu scales for the %zu adapters of the engine", n_scales,
+                                      n_adapters);
+    if (session->n_tokens != 0)
+        return (mote_status)error_set(inner, STATUS_INVALID,
+                                      "the session has %zu tokens, which went through with the adapters before: clear "
+                                      "it first",
+                                      session->n_tokens);
+    for (size_t i = 0; i < n_scales; i++) {
+        if (!isfinite(scales[i]))
+            return (mote_status)error_set(inner, STATUS_INVALID, "the scale of adapter %zu is not finite", i + 1);
+    }
+    if (n_scales != 0)
+        memcpy(session->scales, scales, n_scales * sizeof(*scales));
+    return MOTE_OK;
 }
 
 // ---- checking what is asked ----
@@ -99,7 +128,7 @@ struct progress {
     size_t begin;        // the first token of that input in this batch
     mote_logits_fn logits;
     void *user;
-    size_t n_rows, n_selected;
+    size_t n_rows, n_selected, n_scales;
     struct error *error;
     enum status status;
 };
@@ -122,13 +151,27 @@ static int give_logits(void *user, size_t selected, const float *logits)
     return progress->logits == NULL ? 0 : progress->logits(progress->user, origin->input, origin->index, logits);
 }
 
-static void add_row(struct progress *progress, const mote_input *input, uint32_t slot)
+// Which scales the rows of a session take: those before it where they are the same, so that its rows go through the
+// adapters together with theirs.
+static uint32_t place_scales(struct progress *progress, const struct mote_session *session)
+{
+    struct mote_engine *engine = progress->engine;
+    size_t n = engine->n_adapters, size = n * sizeof(float);
+    if (n == 0)
+        return 0;
+    float *last = engine->adapter_scales + (progress->n_scales == 0 ? 0 : progress->n_scales - 1) * n;
+    if (progress->n_scales == 0 || memcmp(last, session->scales, size) != 0)
+        memcpy(engine->adapter_scales + progress->n_scales++ * n, session->scales, size);
+    return (uint32_t)progress->n_scales - 1;
+}
+
+static void add_row(struct progress *progress, const mote_input *input, uint32_t slot, uint32_t adapters)
 {
     struct mote_engine *engine = progress->engine;
     size_t row = progress->n_rows++;
     size_t position = input->session->n_tokens + progress->index - progress->begin;
-    engine->rows[row] =
-        (struct row){.token = input->tokens[progress->index], .position = (uint32_t)position, .session = slot};
+    engine->rows[row] = (struct row){
+        .token = input->tokens[progress->index], .position = (uint32_t)position, .session = slot, .adapters = adapters};
     for (uint32_t i = 0; i < engine->graph.n_ropes; i++)
         rope_fill(&engine->graph.ropes[i], (uint32_t)position,
                   engine->rope_tables[i] + row * engine->graph.ropes[i].n_rot);
@@ -143,7 +186,7 @@ static void add_row(struct progress *progress, const mote_input *input, uint32_t
 static enum status fill_batch(struct progress *progress)
 {
     struct mote_engine *engine = progress->engine;
-    progress->n_rows = progress->n_selected = 0;
+    progress->n_rows = progress->n_selected = progress->n_scales = 0;
     uint32_t slot = 0; // of inputs that have rows
     while (progress->input < progress->n_inputs && progress->n_rows < engine->n_batch) {
         const mote_input *input = &progress->inputs[progress->input];
@@ -158,8 +201,9 @@ static enum status fill_batch(struct progress *progress)
             for (uint32_t kind = 0; kind < engine->n_kinds; kind++)
                 engine->pages[slot * MAX_KV_KINDS + kind] = input->session->tables[kind].ids;
         }
+        uint32_t adapters = n > 0 ? place_scales(progress, input->session) : 0;
         for (size_t i = 0; i < n; i++, progress->index++)
-            add_row(progress, input, slot);
+            add_row(progress, input, slot, adapters);
         slot += n > 0;
         if (progress->index < input->n_tokens)
             break; // the batch is full
@@ -189,6 +233,8 @@ static enum status run_batch(struct progress *progress)
                       .selected = engine->selected,
                       .n_selected = progress->n_selected,
                       .pages = engine->pages,
+                      .adapter_scales = engine->adapter_scales,
+                      .n_adapters = engine->n_adapters,
                       .cancel = &engine->cancel,
                       .on_logits = give_logits,
                       .user = progress};

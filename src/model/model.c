@@ -62,6 +62,12 @@ static enum status check_is_model(const struct gguf *gguf, struct error *error)
 enum status model_build(const struct gguf *gguf, const struct precision_rule *rules, size_t n_rules,
                         struct model_graph *model, struct error *error)
 {
+    return model_build_adapted(gguf, rules, n_rules, NULL, model, error);
+}
+
+enum status model_build_adapted(const struct gguf *gguf, const struct precision_rule *rules, size_t n_rules,
+                                const struct adapters *adapters, struct model_graph *model, struct error *error)
+{
     const struct architecture *architecture = NULL;
     memset(model, 0, sizeof(*model));
     enum status status = check_is_model(gguf, error);
@@ -74,6 +80,10 @@ enum status model_build(const struct gguf *gguf, const struct precision_rule *ru
     graph_init(&model->graph);
     model->graph.rules = rules;
     model->graph.n_rules = n_rules;
+    if (adapters != NULL) {
+        model->graph.lora_pairs = adapters->pairs;
+        model->graph.n_lora_pairs = adapters->n_pairs;
+    }
     struct builder builder = {
         .gguf = gguf,
         .model = model,
@@ -87,6 +97,8 @@ enum status model_build(const struct gguf *gguf, const struct precision_rule *ru
     } else {
         architecture->build(&builder);
         build_check_unread(&builder);
+        if (adapters != NULL && model->graph.error.status == STATUS_OK)
+            adapters_check_used(adapters, &model->graph.error);
     }
     if (model->graph.error.status != STATUS_OK) {
         if (error != NULL)

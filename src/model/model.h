@@ -4,6 +4,7 @@
 #define MOTE_MODEL_MODEL_H
 
 #include "gguf/gguf.h"
+#include "model/adapter.h"
 #include "model/rope.h"
 #include "tensor/device.h"
 #include "tensor/graph.h"
@@ -51,6 +52,9 @@ struct architecture {
 // Builds the forward pass. rules: precisions asked for (read while building only). On failure *model holds nothing.
 enum status model_build(const struct gguf *gguf, const struct precision_rule *rules, size_t n_rules,
                         struct model_graph *model, struct error *error);
+// The same with adapters behind the products that they change (NULL: none); they must have been opened for this file.
+enum status model_build_adapted(const struct gguf *gguf, const struct precision_rule *rules, size_t n_rules,
+                                const struct adapters *adapters, struct model_graph *model, struct error *error);
 void model_graph_free(struct model_graph *model);
 // Bytes of a weight of the graph, as its dtype has them (read_weight.c). Called by several threads at once.
 enum status model_read_weight(const struct gguf *gguf, const struct tensor *weight, uint64_t offset, void *bytes,

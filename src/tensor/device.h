@@ -45,6 +45,7 @@ struct plan_params {
     size_t n_rows;   // capacity of a run
     size_t n_logits; // rows of logits held at once
     enum kv_dtype kv;
+    const struct weights *adapter_weights; // as pack_adapters made them; NULL where the graph has no adapters
     bool range_off; // sources are rounded to F16 as they are, and overflow: for tests and benches only
 };
 
@@ -58,7 +59,8 @@ struct plan_memory { // bytes
 struct row {
     int32_t token;
     uint32_t position;
-    uint32_t session; // which of run.pages
+    uint32_t session;  // which of run.pages
+    uint32_t adapters; // which of run.adapter_scales
 };
 
 struct run {
@@ -68,7 +70,11 @@ struct run {
     size_t n_selected;
     const uint32_t *const *pages;  // [session * MAX_KV_KINDS + kind]: page ids by page number (position / 64)
     const float *ropes[MAX_ROPES]; // per rotation: [n_rows][n_rot], cosines then sines of each row
-    atomic_bool *cancel;           // checked between steps; may be NULL
+    // How much of each adapter a row takes: [row.adapters][n_adapters], 0: nothing. Rows with the same scales should
+    // have the same number.
+    const float *adapter_scales;
+    size_t n_adapters;
+    atomic_bool *cancel;                                                // checked between steps; may be NULL
     int (*on_logits)(void *user, size_t selected, const float *logits); // on the caller's thread; non-zero: stop
     void *user;
 };
@@ -83,6 +89,9 @@ struct device_ops {
     // Reads and packs all weights of a graph.
     enum status (*pack)(struct device *device, const struct graph *graph, const struct weight_reader *reader,
                         struct weights **weights, struct error *error);
+    // The same for the weights of its adapters.
+    enum status (*pack_adapters)(struct device *device, const struct graph *graph, const struct weight_reader *reader,
+                                 struct weights **weights, struct error *error);
     void (*free_weights)(struct weights *weights);
     // Makes a plan. weights NULL: a plan that can be described but not run. The graph must outlive it.
     enum status (*plan)(struct device *device, const struct graph *graph, const struct weights *weights,

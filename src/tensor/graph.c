@@ -34,6 +34,7 @@ void graph_free(struct graph *graph)
 {
     free(graph->nodes);
     free(graph->weights);
+    free(graph->adapter_weights);
     free(graph->kv_layers);
     arena_free(&graph->arena);
     memset(graph, 0, sizeof(*graph));
@@ -115,7 +116,8 @@ struct tensor *graph_apply(struct graph *graph, enum op op, const struct attribu
 
 struct tensor *graph_embed(struct graph *graph, struct tensor *weight)
 {
-    return graph_apply(graph, OP_EMBED, NULL, SOURCES(weight));
+    struct tensor *y = graph_apply(graph, OP_EMBED, NULL, SOURCES(weight));
+    return graph_lora(graph, y, &(struct lora_place){.weight = weight});
 }
 
 struct tensor *graph_rms_norm(struct graph *graph, struct tensor *x, struct tensor *weight, float epsilon,
@@ -174,7 +176,8 @@ struct tensor *graph_matmul(struct graph *graph, struct tensor *weight, struct t
     if (graph->error.status != STATUS_OK)
         return NULL;
     struct attributes attributes = {.precision = source_precision(graph, weight), .segment_unit = segment_unit};
-    return graph_apply(graph, OP_MATMUL, &attributes, SOURCES(weight, x));
+    struct tensor *y = graph_apply(graph, OP_MATMUL, &attributes, SOURCES(weight, x));
+    return graph_lora(graph, y, &(struct lora_place){.weight = weight, .x = x});
 }
 
 struct tensor *graph_add(struct graph *graph, struct tensor *a, struct tensor *b)
@@ -244,7 +247,8 @@ struct tensor *graph_mul_mat_id(struct graph *graph, struct tensor *weight, stru
     if (graph->error.status != STATUS_OK)
         return NULL;
     struct attributes attributes = {.precision = source_precision(graph, weight), .weighted = weighted};
-    return graph_apply(graph, OP_MUL_MAT_ID, &attributes, SOURCES(weight, x, route, scale));
+    struct tensor *y = graph_apply(graph, OP_MUL_MAT_ID, &attributes, SOURCES(weight, x, route, scale));
+    return graph_lora(graph, y, &(struct lora_place){.weight = weight, .x = x, .route = route, .weighted = weighted});
 }
 
 struct tensor *graph_add_id(struct graph *graph, struct tensor *x, struct tensor *bias, struct tensor *route)
@@ -263,8 +267,13 @@ struct tensor *graph_mul_mat_id_sum(struct graph *graph, struct tensor *weight, 
         shared = &none;
     else
         attributes.shared_precision = source_precision(graph, shared->weight);
-    return graph_apply(graph, OP_MUL_MAT_ID_SUM, &attributes,
-                       SOURCES(weight, x, route, scale, shared->weight, shared->hidden, shared->gate));
+    struct tensor *y = graph_apply(graph, OP_MUL_MAT_ID_SUM, &attributes,
+                                   SOURCES(weight, x, route, scale, shared->weight, shared->hidden, shared->gate));
+    y = graph_lora(graph, y, &(struct lora_place){.weight = weight, .x = x, .route = route, .weighted = !unweighted});
+    if (shared->weight != NULL)
+        y = graph_lora(graph, y,
+                       &(struct lora_place){.weight = shared->weight, .x = shared->hidden, .gate = shared->gate});
+    return y;
 }
 
 struct tensor *graph_add_id_sum(struct graph *graph, struct tensor *y, struct tensor *bias, struct tensor *route,
@@ -293,7 +302,8 @@ struct tensor *graph_matmul_heads(struct graph *graph, struct tensor *weight, st
     if (graph->error.status != STATUS_OK)
         return NULL;
     struct attributes attributes = {.precision = source_precision(graph, weight)};
-    return graph_apply(graph, OP_MATMUL_HEADS, &attributes, SOURCES(weight, x));
+    struct tensor *y = graph_apply(graph, OP_MATMUL_HEADS, &attributes, SOURCES(weight, x));
+    return graph_lora(graph, y, &(struct lora_place){.weight = weight, .x = x});
 }
 
 struct tensor *graph_position_scale(struct graph *graph, struct tensor *x, uint32_t head_dim, float scale,

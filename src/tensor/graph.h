@@ -29,6 +29,8 @@ enum op {
     OP_ADD_ID,
     OP_MUL_MAT_ID_SUM,
     OP_ADD_ID_SUM,
+    // adapters
+    OP_LORA,
     // parts of heads
     OP_SLICE,
     OP_CONCAT,
@@ -117,8 +119,40 @@ struct tensor {
     size_t rows_in_file; // of this many
     size_t turned_rows;  // of a weight, not 0: F32, and its columns are the first ne[0] of each turned_rows rows there
     struct node *producer; // NULL: a weight
+    uint32_t adapter;      // of an adapter's weight: which of the graph's adapters has it
+    bool transposed;       // of an adapter's weight: the file has [ne[1], ne[0]]
     uint32_t n_uses;
-    uint32_t index; // among the graph's weights, or among its values
+    uint32_t index; // among the graph's weights, its adapters' weights, or its values
+};
+
+// A tensor of an adapter's file.
+struct lora_tensor {
+    const char *name;
+    enum dtype dtype;
+    size_t ne[3];
+};
+
+// What an adapter (LoRA) adds to one weight of the model: factor · b (a x). Whoever opens adapters makes the pairs, in
+// the order of the adapters; the graph says which it has a place for.
+struct lora_pair {
+    uint32_t adapter;
+    const char *weight;      // the weight's name in the model's file
+    struct lora_tensor a, b; // [k, rank(, n_expert)], [rank, n(, n_expert)]; flipped: [rank, n_vocab], [rank, n_embd]
+    bool flipped;            // of the embedding, which is a table and not a product
+    float factor;            // alpha / rank
+    bool used;               // set while building
+};
+
+// One adapter's term of OP_LORA: factor · second (first x). Where the op looks up, first is a table of rows.
+struct lora_term {
+    uint32_t adapter;
+    float factor;
+    struct tensor *first;  // [k, rank(, count)]
+    struct tensor *second; // [rank, n(, count)]
+};
+struct lora {
+    uint32_t n_terms; // in the order of the adapters
+    struct lora_term *terms;
 };
 
 struct attributes {
@@ -132,8 +166,9 @@ struct attributes {
     float low, high;            // CLAMP
     struct routing routing;     // ROUTE
     uint32_t layer_number;      // ROUTE: for messages
-    bool weighted;              // MUL_MAT_ID: the product is multiplied by the pair's weight
+    bool weighted;              // MUL_MAT_ID: the product is multiplied by the pair's weight; LORA: the term
     bool unweighted;            // MUL_MAT_ID_SUM, ADD_ID_SUM: all weights are 1
+    const struct lora *lora;    // LORA
     const int32_t *slots;       // MUL_MAT_ID(_SUM): where each expert lies in the weight, -1: absent; NULL: in order
     uint32_t begin, width;      // SLICE: elements [begin, begin + width) of each head
     float temperature_scale;    // POSITION_SCALE
@@ -177,6 +212,10 @@ struct graph {
     size_t n_nodes, nodes_capacity;
     struct tensor **weights;
     size_t n_weights, weights_capacity;
+    struct lora_pair *lora_pairs; // read while building only
+    size_t n_lora_pairs;
+    struct tensor **adapter_weights;
+    size_t n_adapter_weights, adapter_weights_capacity;
     size_t n_values;
     struct kv_layer *kv_layers;
     size_t n_kv_layers, kv_layers_capacity;
@@ -235,6 +274,17 @@ struct tensor *graph_mul_mat_id_sum(struct graph *graph, struct tensor *weight, 
 // y [n, rows] + Σ over the route's experts of its weight · bias [n, n_expert]
 struct tensor *graph_add_id_sum(struct graph *graph, struct tensor *y, struct tensor *bias, struct tensor *route,
                                 bool unweighted);
+
+// y, which is weight · x, plus what the adapters that have a pair for this weight add to it (graph_lora.c): one
+// OP_LORA, or y itself where there is no pair. All graph_… functions that multiply with a weight end in it.
+struct lora_place {
+    const struct tensor *weight;
+    struct tensor *x;     // NULL: y is the embedding of the tokens
+    struct tensor *route; // of experts
+    struct tensor *gate;  // [1, rows]: multiplies the term; or NULL
+    bool weighted;        // each pair's term is multiplied by the pair's weight
+};
+struct tensor *graph_lora(struct graph *graph, struct tensor *y, const struct lora_place *place);
 
 // Parts of heads: x is [n_heads · head_dim, rows].
 struct tensor *graph_slice(struct graph *graph, struct tensor *x, uint32_t head_dim, uint32_t begin, uint32_t width);

@@ -269,6 +269,7 @@ static void test_placement(void **state)
          0,
          {"RRRRRRR>RRRRRRR=R", "1RRRRRR>1RRR1RR=0", "00RRRRR>00RR00R=P", "0RRRRRR>00RR00R=P", "2RRRRRR>RRRRRRR=R"}},
         {OP_ADD_ID_SUM, 0, {"RRR>RRR=R", "0RR>00R=0", "PRR>RRR=R"}},
+        {OP_LORA, 0, {"RRRR>RRRR=R", "0R0R>0RRR=0", "00RR>0RRR=0", "PRRR>RRRR=R"}},
         {OP_SLICE, 16, {"R>R=R", "0>0=0", "P>R=R"}},
         {OP_CONCAT, 16, {"RR>RR=R", "00>00=0", "0R>00=0", "PR>RR=R"}},
         {OP_MATMUL_HEADS, 0, {"RR>RR=R", "2R>20=0", "1R>RR=R", "0R>RR=R", "R0>RR=R"}},
