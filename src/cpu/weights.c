@@ -18,8 +18,6 @@ static enum status describe_matrix(const struct tensor *tensor, struct packed *p
             "tensor '%s' is %s, which mote cannot compute with yet (it can with f32, f16, bf16, q8_0, q4_0, "
             "q4_1, q5_0, q5_1, q2_k … q6_k, mxfp4)",
             tensor->name, dtype_get(tensor->dtype)->name);
-    if (tensor->transposed) // decoded, element by element
-        format = packed_format_of(DTYPE_F32);
     packed_describe(packed, format, tensor->ne[1], tensor->ne[0], 0);
     return STATUS_OK;
 }
@@ -158,7 +156,7 @@ struct packing {
 static size_t file_row_bytes(const struct tensor *tensor)
 {
     const struct dtype_desc *dtype = dtype_get(tensor->dtype);
-    return tensor->ne[tensor->transposed ? 1 : 0] / dtype->block * dtype->bytes;
+    return tensor->ne[0] / dtype->block * dtype->bytes;
 }
 
 // After each piece; thread 0 is the caller's, so it reports.
@@ -192,31 +190,6 @@ static enum status pack_vectors(struct packing *packing, size_t i, uint8_t *byte
             vector[j] = 0.0f;
     }
     return STATUS_OK;
-}
-
-// A matrix whose rows are the file's columns: an adapter's, and small.
-static enum status pack_transposed(struct packing *packing, size_t i, uint8_t *bytes, struct error *error)
-{
-    const struct tensor *tensor = packing->list->tensors[i];
-    const struct dtype_desc *dtype = dtype_get(tensor->dtype);
-    const struct packed *packed = &packing->weights->items[i].packed;
-    size_t size = file_row_bytes(tensor), n = tensor->ne[1];
-    float *row = malloc(n * sizeof(*row));
-    if (row == NULL)
-        return error_memory(error, "the adapter");
-    memset(packed->data, 0, packed->n_panels * packed->panel_bytes);
-    enum status status = STATUS_OK;
-    for (size_t k = 0; k < tensor->ne[0] && status == STATUS_OK; k++) {
-        status = packing->reader->read(packing->reader->user, tensor, k * size, bytes, size, error);
-        if (status == STATUS_OK)
-            dtype->decode(bytes, row, n);
-        for (size_t j = 0; j < n && status == STATUS_OK; j++)
-            memcpy(packed->data + j / PANEL_ROWS * packed->panel_bytes +
-                       (k * PANEL_ROWS + j % PANEL_ROWS) * sizeof(float),
-                   &row[j], sizeof(float));
-    }
-    free(row);
-    return status;
 }
 
 // Panels of one matrix that are read at a time.
@@ -259,10 +232,6 @@ static enum status pack_piece(struct packing *packing, const struct piece *piece
         *done = row_bytes * packing->weights->items[piece->weight].n;
         return pack_vectors(packing, piece->weight, bytes, error);
     }
-    if (packing->list->tensors[piece->weight]->transposed) {
-        *done = row_bytes * packing->list->tensors[piece->weight]->ne[0];
-        return pack_transposed(packing, piece->weight, bytes, error);
-    }
     *done = piece->n * PANEL_ROWS * row_bytes;
     return pack_panels(packing, piece, bytes, error);
 }
@@ -274,14 +243,14 @@ static bool next_piece(const struct packing *packing, struct piece *piece)
     piece->first += piece->n;
     while (piece->weight < weights->n_items) {
         const struct cpu_weight *item = &weights->items[piece->weight];
-        bool whole = item->packed.format == NULL || packing->list->tensors[piece->weight]->transposed;
-        size_t n_matrices = whole ? 1 : item->n, n_panels = whole ? 1 : item->packed.n_panels;
+        bool vectors = item->packed.format == NULL;
+        size_t n_matrices = vectors ? 1 : item->n, n_panels = vectors ? 1 : item->packed.n_panels;
         if (piece->first >= n_panels) {
             piece->first = 0;
             piece->matrix++;
         }
         if (piece->matrix < n_matrices) {
-            size_t at_once = whole ? 1 : panels_at_once(packing->list->tensors[piece->weight]);
+            size_t at_once = vectors ? 1 : panels_at_once(packing->list->tensors[piece->weight]);
             piece->n = n_panels - piece->first < at_once ? n_panels - piece->first : at_once;
             return true;
         }
@@ -344,7 +313,7 @@ static enum status pack_all(struct device *device, const struct weight_list *lis
     struct packing packing = {.list = list, .reader = reader, .weights = weights, .errors = errors};
     for (size_t i = 0; i < list->n; i++) {
         const struct tensor *tensor = list->tensors[i];
-        packing.total += file_row_bytes(tensor) * tensor->ne[tensor->transposed ? 0 : 1] * tensor->ne[2];
+        packing.total += file_row_bytes(tensor) * tensor->ne[1] * tensor->ne[2];
     }
     enum status status = describe_all(list, weights, error);
     if (status == STATUS_OK)

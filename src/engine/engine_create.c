@@ -214,8 +214,7 @@ static enum status read_adapter_weight(void *user, const struct tensor *weight, 
                                        size_t size, struct error *error)
 {
     const struct weight_source *source = user;
-    const struct gguf *file = source->adapters->files[weight->adapter];
-    return gguf_read_tensor(file, gguf_find_tensor(file, weight->name), offset, bytes, size, error);
+    return model_read_weight(source->adapters->files[weight->adapter], weight, offset, bytes, size, error);
 }
 
 static int report_progress(void *user, uint64_t done, uint64_t total)

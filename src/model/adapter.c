@@ -237,8 +237,8 @@ enum status adapters_check_used(const struct adapters *adapters, struct error *e
         const struct lora_pair *pair = &adapters->pairs[i];
         if (!pair->used)
             return error_set(error, STATUS_UNSUPPORTED,
-                             "tensor '%s' of adapter %u is for a weight that the model is not multiplied with: mote "
-                             "cannot apply it",
+                             "tensor '%s' of adapter %u is for a weight that is no product of the model, or not in "
+                             "the form of the file: mote cannot apply it",
                              pair->a.name, pair->adapter + 1);
     }
     return STATUS_OK;

@@ -120,7 +120,6 @@ struct tensor {
     size_t turned_rows;  // of a weight, not 0: F32, and its columns are the first ne[0] of each turned_rows rows there
     struct node *producer; // NULL: a weight
     uint32_t adapter;      // of an adapter's weight: which of the graph's adapters has it
-    bool transposed;       // of an adapter's weight: the file has [ne[1], ne[0]]
     uint32_t n_uses;
     uint32_t index; // among the graph's weights, its adapters' weights, or its values
 };

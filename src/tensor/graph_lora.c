@@ -6,14 +6,14 @@
 #include <string.h>
 
 // A weight of an adapter: all of a file's tensor, or of each of its matrices the rows that a part of a fused weight
-// has.
-static struct tensor *adapter_weight(struct graph *graph, uint32_t adapter, const struct lora_tensor *file,
-                                     bool transposed, const struct tensor *part)
+// has. turned: its rows are the file's columns.
+static struct tensor *adapter_weight(struct graph *graph, uint32_t adapter, const struct lora_tensor *file, bool turned,
+                                     const struct tensor *part)
 {
-    size_t first_row = part == NULL ? 0 : part->first_row;
+    size_t first_row = part == NULL ? 0 : part->first_row, turned_rows = turned ? file->ne[1] : 0;
     for (size_t i = 0; i < graph->n_adapter_weights; i++) {
         struct tensor *known = graph->adapter_weights[i];
-        if (known->adapter == adapter && known->transposed == transposed && known->first_row == first_row &&
+        if (known->adapter == adapter && known->turned_rows == turned_rows && known->first_row == first_row &&
             strcmp(known->name, file->name) == 0)
             return known;
     }
@@ -25,20 +25,17 @@ static struct tensor *adapter_weight(struct graph *graph, uint32_t adapter, cons
         error_memory(&graph->error, "the graph");
         return NULL;
     }
+    size_t n_rows = part == NULL ? file->ne[1] : part->ne[1];
     *tensor = (struct tensor){.name = name,
-                              .dtype = file->dtype,
+                              .dtype = turned ? DTYPE_F32 : file->dtype,
                               .n_dims = 3,
-                              .ne = {file->ne[0], part == NULL ? file->ne[1] : part->ne[1], file->ne[2], 1},
+                              .ne = {turned ? n_rows : file->ne[0], turned ? file->ne[0] : n_rows, file->ne[2], 1},
                               .rows = ROWS_NONE,
                               .first_row = first_row,
-                              .rows_in_file = file->ne[1],
+                              .rows_in_file = turned ? file->ne[0] : file->ne[1],
+                              .turned_rows = turned_rows,
                               .adapter = adapter,
-                              .transposed = transposed,
                               .index = (uint32_t)graph->n_adapter_weights};
-    if (transposed) {
-        tensor->ne[0] = file->ne[1];
-        tensor->ne[1] = file->ne[0];
-    }
     graph->adapter_weights[graph->n_adapter_weights++] = tensor;
     return tensor;
 }
@@ -60,9 +57,13 @@ static void make_term(struct graph *graph, struct lora_term *term, const struct 
     }
 }
 
+// A weight that lies otherwise in the file than the graph has it (turned, or one matrix as a stack) has no place for a
+// pair: adapters_check_used says so.
 static bool fits(const struct lora_pair *pair, const struct lora_place *place)
 {
-    return strcmp(pair->weight, place->weight->name) == 0 && (place->x != NULL || pair->flipped);
+    const struct tensor *weight = place->weight;
+    return strcmp(pair->weight, weight->name) == 0 && (place->x != NULL || pair->flipped) && weight->turned_rows == 0 &&
+           weight->ne[2] == pair->a.ne[2];
 }
 
 struct tensor *graph_lora(struct graph *graph, struct tensor *y, const struct lora_place *place)
