@@ -69,6 +69,22 @@ static bool is_one(const struct gguf_value *value)
     return value->type == GGUF_F32 || value->type == GGUF_F64 ? value->f == 1 : value->u == 1;
 }
 
+// Whether a key says of layers with a window what holds of all.
+static bool repeats(const struct hyperparameters *h, const char *key, const struct gguf_value *value)
+{
+    const struct {
+        const char *key;
+        uint32_t of_all;
+    } lengths[] = {{"attention.key_length_swa", h->head_dim},
+                   {"attention.value_length_swa", h->v_dim},
+                   {"rope.dimension_count_swa", h->n_rot}};
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        if (strcmp(key, lengths[i].key) == 0)
+            return value->type != GGUF_STRING && value->type != GGUF_ARRAY && value->u == lengths[i].of_all;
+    }
+    return false;
+}
+
 static void check_key(struct builder *builder, const struct gguf_value *value, const char *key)
 {
     for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {
@@ -76,6 +92,8 @@ static void check_key(struct builder *builder, const struct gguf_value *value, c
             continue;
         bool causal = strcmp(key, "attention.causal") == 0; // false asks for something
         if (causal ? is_one(value) : gguf_value_is_zero(value) || (meanings[i].neutral_one && is_one(value)))
+            return;
+        if (repeats(builder->h, key, value))
             return;
         build_fail(builder, STATUS_UNSUPPORTED,
                    "%s asks for %s, which this version does not do for the architecture '%s'", value->key.text,

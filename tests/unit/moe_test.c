@@ -562,6 +562,8 @@ static void test_neutral_keys(void **state)
 {
     (void)state;
     static const struct edit edits[] = {KEY(SET_F32, "attn_logit_softcapping", 0),
+                                        KEY(SET_U32, "attention.key_length_swa", 32),
+                                        KEY(SET_U32, "rope.dimension_count_swa", 32),
                                         KEY(SET_F32, "logit_scale", 1),
                                         KEY(SET_BOOL, "attention.causal", 1),
                                         KEY(SET_BOOL, "use_parallel_residual", 0),
