@@ -184,6 +184,7 @@ typedef struct mote_engine_params {
     const char *precision;
     mote_kv kv;
     const char *isa;           /* "c", "avx2", "avx512", "neon"; NULL: the best that this CPU has */
+    bool observe;              /* count what mote_engine_observed tells of; costs some speed and no bit of an answer */
     bool force;                /* go on where the predicted memory is more than there is */
     mote_progress_fn progress; /* of reading and packing weights */
     void *progress_user;
@@ -254,6 +255,17 @@ typedef int (*mote_logits_fn)(void *user, size_t input, size_t index, const floa
  */
 MOTE_API mote_status mote_engine_run(mote_engine *engine, const mote_input *inputs, size_t n_inputs,
                                      mote_logits_fn logits, void *user, mote_error *error);
+
+/*
+ * What all runs so far saw, of an engine made with `observe`, as JSON text. "sources": what goes into the products with
+ * a weight, [{"tensor", "kind", "layer" (null: of none), "dtype", "default" (what its source is rounded to unless
+ * asked otherwise), "rows" (tokens, or (token, expert) pairs behind experts), "over" (rows whose largest magnitude is
+ * 65520 or more, which rounds to infinity in F16), "not_finite" (rows with NaN or infinity), "largest" (finite
+ * magnitude), "exponent" (the e of the 2^-e that makes it fit in F16; 0: it fits)}]; "keys", "values": the same of what
+ * the KV cache stores, without a tensor, a row being one head of a token; "routers": [{"layer", "picks": how often each
+ * expert was chosen}]. MOTE_INVALID: the engine does not observe.
+ */
+MOTE_API mote_status mote_engine_observed(const mote_engine *engine, char **json, mote_error *error);
 
 /* ---- sampling ------------------------------------------------------------------------------------------------- */
 

@@ -10,6 +10,7 @@ extern const struct command command_tokenize;
 extern const struct command command_template;
 extern const struct command command_logits;
 extern const struct command command_perplexity;
+extern const struct command command_doctor;
 extern const struct command command_bench;
 
 #endif

@@ -13,20 +13,47 @@ enum { THREADS_MAX = 1024, BATCH_MAX = 65536, CONTEXT_MAX = 1 << 24, BAR_WIDTH =
 #define LINE(kind, names, argument, help, member) OPTION(kind, names, argument, help, struct compute_options, member)
 #define KV_TYPES "f16 f32 q8_0"
 
-const struct option compute_options_table[] = {
-    {LINE(INTEGER, "-t --threads", "N", "threads (default: as many as this process may use); no answer depends on it",
-          threads),
-     .least = 1, .most = THREADS_MAX},
-    {.kind = OPTION_TABLE, .table = compute_options_but_threads},
-    {.kind = OPTION_END},
-};
+#define THREADS_LINE                                                                                                   \
+    {                                                                                                                  \
+        LINE(INTEGER, "-t --threads", "N",                                                                             \
+             "threads (default: as many as this process may use); no answer depends on it", threads),                  \
+            .least = 1, .most = THREADS_MAX                                                                            \
+    }
 
-const struct option compute_options_but_threads[] = {
+static const struct option size_options[] = {
     {LINE(INTEGER, "-c --ctx-size", "N", "tokens of context (0: as many as the model was trained for)", context),
      .least = 0, .most = CONTEXT_MAX},
     {LINE(INTEGER, "-b --batch --batch-size", "N",
           "prompt tokens that go through the model together (default 512); no answer depends on it", batch),
      .least = 1, .most = BATCH_MAX},
+    {.kind = OPTION_END},
+};
+
+static const struct option other_options[] = {
+    {LINE(ADAPTERS, "--lora", "FILE[:SCALE]",
+          "an adapter (LoRA, GGUF), and how much of it (default 1); may be given several times", lora)},
+    {LINE(TEXT, "--pre", "NAME", "the pre-tokenizer to use, whatever the file says", pre)},
+    {LINE(FLAG, "--force", NULL, "go on where more memory is needed than is free", force)},
+    {LINE(FLAG, "-v --verbose", NULL, "say what is done and how long it took, also where standard error is no terminal",
+          verbose)},
+    {.kind = OPTION_END},
+};
+
+const struct option compute_options_table[] = {
+    THREADS_LINE,
+    {.kind = OPTION_TABLE, .table = compute_options_but_threads},
+    {.kind = OPTION_END},
+};
+
+const struct option compute_options_but_precision[] = {
+    THREADS_LINE,
+    {.kind = OPTION_TABLE, .table = size_options},
+    {.kind = OPTION_TABLE, .table = other_options},
+    {.kind = OPTION_END},
+};
+
+const struct option compute_options_but_threads[] = {
+    {.kind = OPTION_TABLE, .table = size_options},
     {LINE(
          CHOICES, "--precision", "P,KIND=P…",
          "what sources of products are rounded to: default, f32 (with the KV cache, for reference), bf16, f16, q8; for "
@@ -38,12 +65,7 @@ const struct option compute_options_but_threads[] = {
      .choices = KV_TYPES},
     {LINE(CHOICE, "-ctv --cache-type-v", "TYPE", "as --kv: keys and values have one dtype", kv_values),
      .choices = KV_TYPES},
-    {LINE(ADAPTERS, "--lora", "FILE[:SCALE]",
-          "an adapter (LoRA, GGUF), and how much of it (default 1); may be given several times", lora)},
-    {LINE(TEXT, "--pre", "NAME", "the pre-tokenizer to use, whatever the file says", pre)},
-    {LINE(FLAG, "--force", NULL, "go on where more memory is needed than is free", force)},
-    {LINE(FLAG, "-v --verbose", NULL, "say what is done and how long it took, also where standard error is no terminal",
-          verbose)},
+    {.kind = OPTION_TABLE, .table = other_options},
     {.kind = OPTION_END},
 };
 const struct compute_options compute_options_default = {.context = -1};

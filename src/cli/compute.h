@@ -27,6 +27,8 @@ struct compute_options {
 extern const struct option compute_options_table[];
 // The same without -t, which a command takes in its own way.
 extern const struct option compute_options_but_threads[];
+// The same without the options of precisions and of the cache's dtype.
+extern const struct option compute_options_but_precision[];
 extern const struct compute_options compute_options_default;
 
 struct progress { // a line on a terminal that is written over; nothing elsewhere

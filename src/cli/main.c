@@ -11,7 +11,7 @@
 
 static const struct command *const commands[] = {
     &command_run,    &command_inspect,    &command_tokenize, &command_template,
-    &command_logits, &command_perplexity, &command_bench,
+    &command_logits, &command_perplexity, &command_doctor,   &command_bench,
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

@@ -4,9 +4,11 @@
 #include "signals.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 size_t utf8_character(const char *text, size_t size)
@@ -153,6 +155,49 @@ int finish_output(int exit_code)
                 errno ? strerror(errno) : "");
     }
     return EXIT_FAILED;
+}
+
+static bool write_all(int descriptor, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t put = write(descriptor, data, size);
+        if (put < 0 && errno != EINTR) {
+            return false;
+        }
+        data += put > 0 ? put : 0;
+        size -= put > 0 ? (size_t)put : 0;
+    }
+    return true;
+}
+
+static mote_status cannot_write(const char *path, mote_error *error)
+{
+    *error = (mote_error){.status = MOTE_IO};
+    snprintf(error->message, sizeof error->message, "cannot write '%s': %s", path, strerror(errno));
+    return error->status;
+}
+
+mote_status write_file(const char *path, const char *data, size_t size, mote_error *error)
+{
+    struct stat info;
+    char aside[4096];
+    bool direct = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+    int length = direct ? snprintf(aside, sizeof aside, "%s", path)
+                        : snprintf(aside, sizeof aside, "%s.%ld.tmp", path, (long)getpid());
+    errno = ENAMETOOLONG;
+    int descriptor = length < 0 || (size_t)length >= sizeof aside
+                         ? -1
+                         : open(aside, O_WRONLY | O_CLOEXEC | (direct ? 0 : O_CREAT | O_EXCL), 0666);
+    if (descriptor < 0) {
+        return cannot_write(path, error);
+    }
+    bool written = write_all(descriptor, data, size);
+    written = close(descriptor) == 0 && written && (direct || rename(aside, path) == 0);
+    mote_status status = written ? MOTE_OK : cannot_write(path, error);
+    if (!written && !direct) {
+        unlink(aside);
+    }
+    return status;
 }
 
 static bool print_json(json_t *value, size_t flags)

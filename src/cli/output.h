@@ -36,6 +36,10 @@ int finish_output(int exit_code);
 // Whether standard output still takes what is written; flushes it.
 bool output_ok(void);
 
+// Writes a file of these bytes: aside and renamed, so that it appears whole or not at all (what is no regular file,
+// such as a pipe, is written to).
+mote_status write_file(const char *path, const char *data, size_t size, mote_error *error);
+
 // One JSON value as a line, UTF-8, ended by LF; drops the reference. False where memory ran out or the value is not
 // UTF-8.
 bool print_json_line(json_t *value);

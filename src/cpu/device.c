@@ -43,6 +43,7 @@ static const struct device_ops ops = {
     .kv_kinds = cpu_plan_kv_kinds,
     .kv_allocate = cpu_plan_kv_allocate,
     .run = cpu_plan_run,
+    .observed = cpu_plan_observed,
     .describe = cpu_plan_describe,
 };
 

@@ -181,7 +181,7 @@ static bool same_segments(const struct segments *a, const struct segments *b)
 static bool fuses_form(const struct plan *plan, const struct step *step, const struct form *form)
 {
     if (step == NULL || step->glu == NULL || step->glu->result != form->value || step->out_form != NO_INDEX ||
-        form->n_parts != 1)
+        form->n_parts != 1 || plan->params.observe) // a row is seen as a whole
         return false;
     if (form->precision != PRECISION_F16)
         return true;
@@ -459,6 +459,8 @@ enum status cpu_plan_create(struct device *device, const struct graph *graph, co
         status = plan_steps(plan, error);
     if (status == STATUS_OK)
         status = cpu_plan_place(plan, error);
+    if (status == STATUS_OK && params->observe)
+        status = cpu_observer_create(plan, error);
     if (status != STATUS_OK) {
         cpu_plan_free(plan);
         return status;
@@ -485,5 +487,6 @@ void cpu_plan_free(struct plan *plan)
     free(plan->memory);
     free(plan->thread_memory);
     free(plan->partials);
+    cpu_observer_free(plan->observer);
     free(plan);
 }

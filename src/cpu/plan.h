@@ -120,7 +120,8 @@ struct plan {
     size_t memory_bytes, logits_bytes;
     uint8_t *thread_memory; // of all threads: private rows, then tables of pairs, scratch, and scratch of adapters
     size_t private_bytes, pairs_bytes, scratch_bytes, lora_panel_bytes, lora_bytes, thread_bytes;
-    float *partials; // attention states of single chunks: [MAX_SPLIT_CHUNKS][n_head][v_dim + 2]
+    struct observer *observer; // NULL: nothing is observed
+    float *partials;           // attention states of single chunks: [MAX_SPLIT_CHUNKS][n_head][v_dim + 2]
     size_t partials_bytes;
 };
 
@@ -301,6 +302,14 @@ void cpu_lora_add_sum(const struct worker *worker, uint32_t hidden, size_t panel
 // An embedding with its terms.
 void cpu_lora_lookup(const struct worker *worker, const struct node *node, size_t row);
 size_t cpu_lora_lookup_floats(const struct node *node); // of scratch
+
+// observe.c: what is seen of rows where plan_params.observe is set (observer is not NULL).
+enum status cpu_observer_create(struct plan *plan, struct error *error);
+void cpu_observer_free(struct observer *observer);
+void cpu_observe_source(const struct worker *worker, const struct form *form, const float *x, size_t k);
+void cpu_observe_kv(const struct worker *worker, uint32_t layer, bool value, const float *x, size_t n);
+void cpu_observe_route(const struct worker *worker, const struct node *node, const float *ids);
+bool cpu_plan_observed(const struct plan *plan, observation_fn give, void *user);
 
 // Each runs this worker's share of a step.
 void cpu_run_rows(const struct worker *worker, const struct step *step);

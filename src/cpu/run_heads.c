@@ -81,12 +81,17 @@ static void store(const struct worker *worker, const struct node *attention, siz
     enum kv_dtype kind = plan->params.kv;
     uint32_t page = token->position / KV_PAGE_POSITIONS, position = token->position % KV_PAGE_POSITIONS;
     uint8_t *memory = cpu_kv_head(worker, a->layer, token->session, page, head);
-    plan->device->kernels->store_k[kind](worker_value(worker, attention->sources[1], row) + head * a->head_dim,
-                                         a->head_dim, position, memory, (float *)(void *)(memory + place->k_scale));
+    const float *k = worker_value(worker, attention->sources[1], row) + head * a->head_dim;
+    if (plan->observer != NULL)
+        cpu_observe_kv(worker, a->layer, false, k, a->head_dim);
+    plan->device->kernels->store_k[kind](k, a->head_dim, position, memory, (float *)(void *)(memory + place->k_scale));
     if (a->v_in_k)
         return;
-    plan->device->kernels->store_v[kind](worker_value(worker, attention->sources[2], row) + head * a->v_dim, a->v_dim,
-                                         position, memory + place->v, (float *)(void *)(memory + place->v_scale));
+    const float *v = worker_value(worker, attention->sources[2], row) + head * a->v_dim;
+    if (plan->observer != NULL)
+        cpu_observe_kv(worker, a->layer, true, v, a->v_dim);
+    plan->device->kernels->store_v[kind](v, a->v_dim, position, memory + place->v,
+                                         (float *)(void *)(memory + place->v_scale));
 }
 
 void cpu_run_heads(const struct worker *worker, const struct step *step)

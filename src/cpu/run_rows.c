@@ -9,6 +9,8 @@ static void round_part(const struct worker *worker, const struct form *form, con
 {
     const struct kernels *kernels = worker->plan->device->kernels;
     float *values = (float *)(void *)out;
+    if (worker->plan->observer != NULL)
+        cpu_observe_source(worker, form, x, k);
     switch (form->precision) {
     case PRECISION_Q8:
         kernels->quantize_q8(x, k, out);
@@ -67,6 +69,8 @@ static void apply_route(const struct worker *worker, const struct node *node, si
         good = good && !isnan(out[routing->n_used + i]);
     if (!good)
         worker_fault(worker, node->attributes.layer_number, FAULT_ROUTER);
+    if (worker->plan->observer != NULL)
+        cpu_observe_route(worker, node, out);
 }
 
 // A pair's row plus its expert's bias.

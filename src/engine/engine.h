@@ -88,6 +88,7 @@ struct engine_settings {
     struct precision_rule rules[MAX_PRECISION_RULES];
     size_t n_rules;
     const char *isa;
+    bool observe;
     bool range_off; // see struct engine_extras
     const mote_adapter *adapters;
     size_t n_adapters;

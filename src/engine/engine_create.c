@@ -72,6 +72,7 @@ enum status engine_settle(const struct mote_model *model, const mote_engine_para
         settings->n_logits = settings->n_batch;
     settings->kv = params->kv != MOTE_KV_DEFAULT ? kinds[params->kv] : f32 ? KV_DTYPE_F32 : KV_DTYPE_F16;
     settings->isa = params->isa;
+    settings->observe = params->observe;
     settings->range_off = false;
     return settle_adapters(params, settings, error);
 }
@@ -131,7 +132,8 @@ enum status engine_draft_create(struct mote_model *model, const struct engine_se
                                 struct engine_draft *draft, struct error *error)
 {
     memset(draft, 0, sizeof(*draft));
-    struct plan_params params = {.n_rows = settings->n_batch, .n_logits = settings->n_logits, .kv = settings->kv};
+    struct plan_params params = {
+        .n_rows = settings->n_batch, .n_logits = settings->n_logits, .kv = settings->kv, .observe = settings->observe};
     enum status status = open_adapters(model, settings, &draft->adapters, error);
     if (status == STATUS_OK)
         status = model_build_adapted(model->gguf, settings->rules, settings->n_rules, &draft->adapters, &draft->graph,
@@ -288,6 +290,7 @@ static enum status make_plan(struct mote_engine *engine, const struct engine_set
                                  .n_logits = engine->n_logits,
                                  .kv = settings->kv,
                                  .adapter_weights = engine->adapter_weights,
+                                 .observe = settings->observe,
                                  .range_off = settings->range_off};
     enum status status =
         ops->plan(engine->device, &engine->graph.graph, engine->model->weights, &params, &engine->plan, error);

@@ -47,6 +47,7 @@ struct plan_params {
     enum kv_dtype kv;
     const struct weights *adapter_weights; // as pack_adapters made them; NULL where the graph has no adapters
     bool range_off; // sources are rounded to F16 as they are, and overflow: for tests and benches only
+    bool observe;   // counts what `observed` tells of; the bits of the logits are the same
 };
 
 struct plan_memory { // bytes
@@ -79,6 +80,28 @@ struct run {
     void *user;
 };
 
+// What the runs of a plan that observes saw.
+enum observed {
+    OBSERVED_SOURCE, // the source of products with a weight; a row is a token, or a (token, expert) behind the experts
+    OBSERVED_KEYS,   // what is stored in the KV cache; a row is one head of a token
+    OBSERVED_VALUES,
+    OBSERVED_ROUTE, // which experts were chosen
+};
+
+struct observation {
+    enum observed what;
+    const struct tensor *weight; // SOURCE
+    uint32_t layer;              // KEYS, VALUES: of the KV cache; ROUTE: of the model
+    uint64_t n_rows;
+    uint64_t n_over;       // rows whose largest magnitude rounds to infinity in F16 (65520 and more)
+    uint64_t n_not_finite; // rows that hold NaN or infinity
+    float largest;         // finite magnitude
+    uint32_t exponent;     // of the power of two by which `largest` must be divided to fit in F16; 0: it fits
+    uint32_t n_expert;     // ROUTE
+    const uint64_t *picks; // ROUTE: [n_expert] how often each was chosen; valid during the call
+};
+typedef void (*observation_fn)(void *user, const struct observation *observation);
+
 struct device;
 struct weights; // a model's weights as this device packed them
 struct plan;
@@ -103,6 +126,9 @@ struct device_ops {
     // Gives the plan the memory of its pages: n_pages[kind] pages of each kind.
     enum status (*kv_allocate)(struct plan *plan, const size_t *n_pages, struct error *error);
     enum status (*run)(struct plan *plan, const struct run *run, struct error *error);
+    // Gives what all runs so far saw, in the order of the plan's steps, then KV layers, then routes. False: the plan
+    // does not observe.
+    bool (*observed)(const struct plan *plan, observation_fn give, void *user);
     // The steps as a JSON array.
     bool (*describe)(const struct plan *plan, struct buffer *json);
 };

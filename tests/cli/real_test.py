@@ -5,12 +5,15 @@ The model is smollm2.gguf in $MOTE_CACHE ($XDG_CACHE_HOME/mote, ~/.cache/mote), 
 import json
 import os
 import pathlib
+import subprocess
+import sys
 import unittest
 
 from cli import DATA, CliTest
 from gguf import Gguf
 
 REAL = DATA / "real"
+ROOT = DATA.parent.parent
 
 
 def cache():
@@ -64,6 +67,21 @@ class Real(CliTest):
             self.assertAlmostEqual(usual["perplexity"] / expected, 1, delta=0.05 if text == "chat" else 0.01)
             self.assertLess(usual["kl"], 0.01)
             self.assertGreater(usual["same_best"], 0.9)
+
+    def test_the_doctor_on_twins(self):
+        # The shares are those that another program counted (Twins in README.md of the references).
+        for power, share, layers in ((8, 0.00016, None), (13, 0.082, 20)):
+            twin = subprocess.run([sys.executable, ROOT / "tools" / "cached_twin.py", MODEL, "--experts", "4", "--overflow",
+                                   str(power), "--down-f16"], stdout=subprocess.PIPE, check=True, timeout=600)
+            args = ("doctor", twin.stdout.decode().strip(), "--tokens", REAL / "smollm2-english.gguf", "--json")
+            report = json.loads(self.text(*args))
+            down = [source for source in report["sources"] if source["kind"] == "ffn_down_exps"]
+            rows, over = sum(s["rows"] for s in down), sum(s["over"] for s in down)
+            self.assertEqual(rows, 30 * 4 * 256)
+            self.assertAlmostEqual(over / rows, share, delta=0.01 * share + 0.5 / rows + 5e-6 + 0.0005 * (power == 13))
+            if layers:
+                self.assertEqual(sum(s["over"] > 0 for s in down), layers)
+            self.assertFalse(any(s["over"] for s in report["sources"] if s["kind"] != "ffn_down_exps"))
 
 
 if __name__ == "__main__":

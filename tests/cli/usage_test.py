@@ -5,8 +5,7 @@ import unittest
 
 from cli import LLAMA, MOTE, CliTest, environment
 
-COMMANDS = ["run", "inspect", "tokenize", "template", "logits", "perplexity", "bench"]
-COMPUTE = ["run", "inspect", "logits", "perplexity"]
+COMMANDS = ["run", "inspect", "tokenize", "template", "logits", "perplexity", "doctor", "bench"]
 
 
 class Usage(CliTest):
@@ -93,7 +92,7 @@ class Usage(CliTest):
         self.ok("run", LLAMA, "--raw", "-p", "--temp", "-n", "1")
 
     def test_missing_and_superfluous_arguments(self):
-        for command in ("run", "inspect", "tokenize", "logits", "perplexity", "bench"):
+        for command in ("run", "inspect", "tokenize", "logits", "perplexity", "doctor", "bench"):
             self.wrong_usage(command, mentions="model")
         self.wrong_usage("run", LLAMA, "hello", mentions="-p")
         self.wrong_usage("run", LLAMA, "-p", "a", "-f", "b", mentions=["-p", "-f"])

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <string.h>
 
 #include "failing_heap.h"
 
@@ -42,6 +43,8 @@ static mote_status make(struct parts *parts, mote_error *error)
     params.n_threads = 1;
     params.n_context = 128;
     params.n_batch = 4;
+    params.observe = strcmp(name, "mixtral") == 0;
+    params.precision = params.observe ? "ffn_down=bf16,attn=f32" : NULL;
     mote_sampling sampling;
     mote_sampling_default(NULL, &sampling);
     mote_status status = mote_model_open(path, NULL, &parts->model, error);
@@ -74,7 +77,7 @@ static enum status step(struct error *error)
 static void test_every_allocation(void **state)
 {
     (void)state;
-    static const char *const names[] = {"llama", "gemma3", "gpt-oss", "qwen2moe", "mistral4"};
+    static const char *const names[] = {"llama", "gemma3", "gpt-oss", "qwen2moe", "mistral4", "mixtral"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         name = names[i];
         exhaust(step);
