@@ -272,6 +272,11 @@ static void read_scaling(struct builder *builder, struct rope_scaling *scaling)
         scaling->type = ROPE_SCALING_LINEAR; // a factor without a type is linear: older files
     } else if (strcmp(type.text, "none") != 0 && strcmp(type.text, "llama3") != 0) {
         build_fail(builder, STATUS_UNSUPPORTED, "%s is '%s': mote knows none, linear, yarn and llama3", key, type.text);
+    } else if (strcmp(type.text, "llama3") == 0 && gguf_find_tensor(builder->gguf, "rope_freqs.weight") == NULL) {
+        build_fail(builder, STATUS_INVALID,
+                   "%s is 'llama3', but the tensor 'rope_freqs.weight' with its factors is missing: convert the model "
+                   "again",
+                   key);
     }
 }
 

@@ -104,16 +104,16 @@ static void read_sizes(struct builder *builder, struct moe_options *options)
 static void read_layers(struct builder *builder, struct moe_options *options)
 {
     const char *dense = "leading_dense_block_count", *step = "interleave_moe_layer_step", *every = "moe_every_n_layers";
-    options->by_key = build_find_key(builder, dense) != NULL || build_find_key(builder, step) != NULL ||
-                      build_find_key(builder, every) != NULL;
+    uint32_t n_every = build_u32(builder, every, 0); // 0: none
+    options->by_key = build_find_key(builder, dense) != NULL || build_find_key(builder, step) != NULL || n_every > 0;
     options->n_dense = build_u32(builder, dense, 0);
     options->period = 1;
     if (build_find_key(builder, step) != NULL) { // the last of each step
         options->period = build_u32(builder, step, 1);
         options->period_rest = options->period - (options->period > 0);
-    } else if (build_u32(builder, every, 0) > 0) { // the second of each step
-        options->period = build_u32(builder, every, 1);
-        options->period_rest = options->period > 1;
+    } else if (n_every > 0) { // the second of each step
+        options->period = n_every;
+        options->period_rest = n_every > 1;
     }
 }
 

@@ -46,6 +46,8 @@ static const struct meaning meanings[] = {
     {"rope.dimension_count_swa", "another rotation in layers with a window", false},
     {"rope.dimension_sections", "positions of several dimensions", false},
     {"rope.scaling.alpha", "dynamic NTK scaling of the rotation", false},
+    {"rope.scaling.attn_factor", "a scale of the rotation without YaRN", true},
+    {"rope.scaling.yarn_attn_factor", "a scale of the rotation without YaRN", true},
     {"router_logit_softcapping", "a cap on the router's logits", false},
     {"shortconv.", "convolutions", false},
     {"ssm.", "layers with a state", false},
