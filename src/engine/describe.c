@@ -136,11 +136,16 @@ static json_t *describe_tensors(const struct gguf *gguf)
 
 static json_t *describe_hyperparameters(const struct hyperparameters *h)
 {
-    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:i}", "n_layer", (int)h->n_layer,
-                     "n_embd", (int)h->n_embd, "n_ff", (int)h->n_ff, "n_head", (int)h->n_head, "n_kv_head",
-                     (int)h->n_kv_head, "head_dim", (int)h->head_dim, "v_dim", (int)h->v_dim, "n_rot", (int)h->n_rot,
-                     "n_vocab", (int)h->n_vocab, "n_context", (int)h->n_context, "epsilon", (double)h->epsilon,
-                     "window", (int)h->window);
+    json_t *about = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:i}", "n_layer",
+                              (int)h->n_layer, "n_embd", (int)h->n_embd, "n_ff", (int)h->n_ff, "n_head", (int)h->n_head,
+                              "n_kv_head", (int)h->n_kv_head, "head_dim", (int)h->head_dim, "v_dim", (int)h->v_dim,
+                              "n_rot", (int)h->n_rot, "n_vocab", (int)h->n_vocab, "n_context", (int)h->n_context,
+                              "epsilon", (double)h->epsilon, "window", (int)h->window);
+    if (h->n_expert > 0) {
+        json_object_set_new(about, "n_expert", json_integer(h->n_expert));
+        json_object_set_new(about, "n_expert_used", json_integer(h->n_expert_used));
+    }
+    return about;
 }
 
 static json_t *describe_tokenizer(struct mote_model *model)

@@ -82,6 +82,8 @@ enum status model_read_hyperparameters(const struct gguf *gguf, struct hyperpara
     read_u32(&reader, "feed_forward_length", n_ff_expert == 0, &h->n_ff);
     check(&reader, (h->n_ff > 0 || n_ff_expert > 0) && h->n_ff <= 1u << 24, "feed_forward_length", h->n_ff,
           "be between 1 and 16777216");
+    read_u32(&reader, "expert_count", false, &h->n_expert);
+    read_u32(&reader, "expert_used_count", false, &h->n_expert_used);
     read_u32(&reader, "context_length", true, &h->n_context);
     check(&reader, h->n_context > 0, "context_length", h->n_context, "be at least 1");
     read_attention(&reader, h);

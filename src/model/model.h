@@ -12,18 +12,19 @@
 // What all transformer architectures have. From the keys ARCHITECTURE.name; see docs/gguf.md.
 struct hyperparameters {
     const char *architecture;
-    uint32_t n_layer;   // block_count, without the layers at the end that predict further tokens
-    uint32_t n_embd;    // embedding_length
-    uint32_t n_ff;      // feed_forward_length; 0 where there are only experts
-    uint32_t n_head;    // attention.head_count
-    uint32_t n_kv_head; // attention.head_count_kv; n_head where absent
-    uint32_t head_dim;  // attention.key_length; n_embd / n_head where absent
-    uint32_t v_dim;     // attention.value_length; head_dim where absent
-    uint32_t n_rot;     // rope.dimension_count; head_dim where absent
-    uint32_t n_vocab;   // tokens in the vocabulary
-    uint32_t n_context; // context_length: what it was trained for
-    float epsilon;      // attention.layer_norm_rms_epsilon
-    uint32_t window;    // attention.sliding_window; 0 where absent
+    uint32_t n_layer;                 // block_count, without the layers at the end that predict further tokens
+    uint32_t n_embd;                  // embedding_length
+    uint32_t n_ff;                    // feed_forward_length; 0 where there are only experts
+    uint32_t n_head;                  // attention.head_count
+    uint32_t n_kv_head;               // attention.head_count_kv; n_head where absent
+    uint32_t head_dim;                // attention.key_length; n_embd / n_head where absent
+    uint32_t v_dim;                   // attention.value_length; head_dim where absent
+    uint32_t n_rot;                   // rope.dimension_count; head_dim where absent
+    uint32_t n_vocab;                 // tokens in the vocabulary
+    uint32_t n_context;               // context_length: what it was trained for
+    float epsilon;                    // attention.layer_norm_rms_epsilon
+    uint32_t window;                  // attention.sliding_window; 0 where absent
+    uint32_t n_expert, n_expert_used; // expert_count, expert_used_count; 0 where absent
 };
 
 // A model as a graph: made by model_build, freed by model_graph_free.
