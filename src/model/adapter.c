@@ -165,9 +165,7 @@ static enum status check_architecture(const struct gguf *file, const struct gguf
         status = gguf_get_string(model, "general.architecture", true, &ours, error);
     if (status != STATUS_OK || strcmp(theirs.text, ours.text) == 0)
         return status;
-    return error_set(error, STATUS_INVALID,
-                     "the adapter is for the architecture '%s', but the model is '%s': give the model that it was "
-                     "trained on",
+    return error_set(error, STATUS_INVALID, "the adapter is for the architecture '%s', but the model is '%s'",
                      theirs.text, ours.text);
 }
 
@@ -183,7 +181,7 @@ static enum status read_adapter(struct adapters *adapters, uint32_t adapter, con
     if ((status == STATUS_OK || status == STATUS_INVALID) &&
         check_architecture(reading.file, model, &architecture) != STATUS_OK) {
         if (status != STATUS_OK)
-            return error_prefix(error, "%s; the first that does not fit: ", architecture.message);
+            return error_prefix(error, "%s; the first tensor that does not fit", architecture.message);
         status = architecture.status;
         if (error != NULL)
             *error = architecture;
@@ -208,7 +206,7 @@ static enum status open_all(const char *const *paths, size_t n, const struct ggu
     for (size_t i = 0; i < n; i++) {
         enum status status = read_adapter(adapters, (uint32_t)i, model, error);
         if (status != STATUS_OK) {
-            error_prefix(error, "%s: ", paths[i]);
+            error_prefix(error, "%s", paths[i]);
             return status;
         }
     }
@@ -237,9 +235,9 @@ enum status adapters_check_used(const struct adapters *adapters, struct error *e
         const struct lora_pair *pair = &adapters->pairs[i];
         if (!pair->used)
             return error_set(error, STATUS_UNSUPPORTED,
-                             "tensor '%s' of adapter %u is for a weight that is no product of the model, or not in "
-                             "the form of the file: mote cannot apply it",
-                             pair->a.name, pair->adapter + 1);
+                             "%s: tensor '%s' is for a weight that is no product of the model, or not in the form of "
+                             "the file: mote cannot apply it",
+                             adapters->files[pair->adapter]->parts[0].path, pair->a.name);
     }
     return STATUS_OK;
 }

@@ -30,6 +30,8 @@ void runner_open(struct runner *runner, const char *path, const struct setup *se
     params.n_sessions = 4;
     params.n_context = 1024;
     params.isa = setup->isa;
+    params.adapters = setup->adapters;
+    params.n_adapters = setup->n_adapters;
     must(mote_model_open(path, NULL, &runner->model, &error), &error, path);
     const struct engine_extras extras = {.range_off = setup->range_off};
     mote_status status =

@@ -16,6 +16,8 @@ struct setup {
     mote_kv kv;
     size_t n_threads, n_batch, n_logits;
     const char *isa;
+    const mote_adapter *adapters;
+    size_t n_adapters;
 };
 
 // A model with its engine. Failures end the test with the error's message.

@@ -13,7 +13,9 @@
 
 #include "failing_heap.h"
 
-static const char *name;
+static const char *name; // under tests/data
+static const mote_adapter *adapters;
+static size_t n_adapters;
 
 struct parts {
     mote_model *model;
@@ -37,14 +39,16 @@ static int draw(void *user, size_t input, size_t index, const float *logits)
 static mote_status make(struct parts *parts, mote_error *error)
 {
     char path[512];
-    snprintf(path, sizeof(path), "%s/models/%s.gguf", TEST_DATA, name);
+    snprintf(path, sizeof(path), "%s/%s.gguf", TEST_DATA, name);
     mote_engine_params params;
     mote_engine_params_default(&params);
     params.n_threads = 1;
     params.n_context = 128;
     params.n_batch = 4;
-    params.observe = strcmp(name, "mixtral") == 0;
+    params.observe = strcmp(name, "models/mixtral") == 0;
     params.precision = params.observe ? "ffn_down=bf16,attn=f32" : NULL;
+    params.adapters = adapters;
+    params.n_adapters = n_adapters;
     mote_sampling sampling;
     mote_sampling_default(NULL, &sampling);
     mote_status status = mote_model_open(path, NULL, &parts->model, error);
@@ -77,15 +81,27 @@ static enum status step(struct error *error)
 static void test_every_allocation(void **state)
 {
     (void)state;
-    static const char *const names[] = {"llama", "gemma3", "gpt-oss", "qwen2moe", "mistral4", "mixtral"};
+    static const char *const names[] = {"models/llama",    "models/gemma3",   "models/gpt-oss",
+                                        "models/qwen2moe", "models/mistral4", "models/mixtral"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         name = names[i];
         exhaust(step);
     }
 }
 
+static void test_adapters(void **state)
+{
+    (void)state;
+    static const mote_adapter two[] = {{TEST_DATA "/lora/qwen3moe-tiny.lora-experts.gguf", 1},
+                                       {TEST_DATA "/lora/qwen3moe-tiny.lora-attention.gguf", 0.5f}};
+    name = "lora/qwen3moe-tiny";
+    adapters = two;
+    n_adapters = 2;
+    exhaust(step);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_allocation)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_allocation), cmocka_unit_test(test_adapters)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
