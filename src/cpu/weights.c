@@ -61,7 +61,7 @@ static struct weight_list adapter_weights(const struct graph *graph)
     return (struct weight_list){.tensors = graph->adapter_weights, .n = graph->n_adapter_weights};
 }
 
-// A bias an expert is a table of vectors, not a matrix.
+// A bias an expert is a table of vectors, not a matrix, whatever its dtype.
 static bool is_bias_table(const struct graph *graph, const struct tensor *tensor)
 {
     for (size_t i = 0; i < graph->n_nodes; i++) {
@@ -75,7 +75,7 @@ static bool is_bias_table(const struct graph *graph, const struct tensor *tensor
 static enum status describe_weight(const struct graph *graph, const struct tensor *tensor, struct cpu_weight *item,
                                    struct error *error)
 {
-    bool vectors = tensor->n_dims == 1 || (graph != NULL && tensor->dtype == DTYPE_F32 && is_bias_table(graph, tensor));
+    bool vectors = tensor->n_dims == 1 || (graph != NULL && is_bias_table(graph, tensor));
     enum status status = vectors ? STATUS_OK : describe_matrix(tensor, &item->packed, error);
     item->n = vectors ? tensor->ne[1] : tensor->ne[2];
     item->bytes =

@@ -122,6 +122,7 @@ static void make_weights(struct layer *layer)
     const struct setting *s = layer->setting;
     size_t n_expert = s->routing.n_expert;
     static const char *const names[] = {"gate", "up", "down"};
+    enum dtype bias = s->dtype == DTYPE_F16 ? DTYPE_F16 : DTYPE_F32;
     layer->table = weight(layer, "table", DTYPE_F32, 2, s->n_embd, N_TOKENS, 1);
     layer->router = weight(layer, "router", DTYPE_F32, 2, s->n_embd, n_expert, 1);
     layer->gate = weight(layer, "gate", s->dtype, 3, s->n_embd, s->n_ff, n_expert);
@@ -135,7 +136,7 @@ static void make_weights(struct layer *layer)
             layer->scale[i] = weight(layer, name, DTYPE_F32, 1, n_expert, 1, 1);
         snprintf(name, sizeof(name), "%s.bias", names[i]);
         if (s->biases)
-            layer->bias[i] = weight(layer, name, DTYPE_F32, 2, i < 2 ? s->n_ff : s->n_embd, n_expert, 1);
+            layer->bias[i] = weight(layer, name, bias, 2, i < 2 ? s->n_ff : s->n_embd, n_expert, 1);
         snprintf(name, sizeof(name), "%s.shared", names[i]);
         if (s->n_ff_shared != 0)
             layer->shared[i] = weight(layer, name, s->shared_dtype, 2, i < 2 ? s->n_embd : s->n_ff_shared,
