@@ -525,7 +525,7 @@ static mote_status run_model(mote_model *model, uint8_t options, double *sum, mo
     params.n_context = N_TOKENS;
     params.n_batch = 7;
     params.n_logits = 3;
-    params.precision = options & 1 ? MOTE_PRECISION_F32 : MOTE_PRECISION_DEFAULT;
+    params.precision = options & 1 ? "f32" : NULL;
     mote_engine *engine = NULL;
     static struct logits alone, together;
     alone.n_vocab = together.n_vocab = mote_model_n_vocab(model);

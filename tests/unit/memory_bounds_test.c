@@ -12,7 +12,7 @@ enum { N_TOKENS = 90, N_BATCH = 17, GUARD = 64 * 1024, FILL = 0xff };
 static mote_error error;
 
 struct choice {
-    mote_precision precision;
+    const char *precision;
     mote_kv kv;
     size_t n_threads;
 };
@@ -192,9 +192,8 @@ static void check(mote_model *model, const struct choice *choice, const char *wh
 static void check_file(const char *path, const char *what)
 {
     static const struct choice choices[] = {
-        {MOTE_PRECISION_DEFAULT, MOTE_KV_F16, 1},  {MOTE_PRECISION_DEFAULT, MOTE_KV_F16, 3},
-        {MOTE_PRECISION_DEFAULT, MOTE_KV_Q8_0, 2}, {MOTE_PRECISION_F32, MOTE_KV_F32, 2},
-        {MOTE_PRECISION_DEFAULT, MOTE_KV_F32, 7},
+        {NULL, MOTE_KV_F16, 1},  {NULL, MOTE_KV_F16, 3}, {NULL, MOTE_KV_Q8_0, 2},
+        {"f32", MOTE_KV_F32, 2}, {NULL, MOTE_KV_F32, 7},
     };
     mote_model *model = NULL;
     if (mote_model_open(path, NULL, &model, &error) != MOTE_OK)
