@@ -227,9 +227,10 @@ static struct tensor *build_shared_logit(struct builder *builder, uint32_t layer
     return weight == NULL ? NULL : graph_matmul(builder->graph, weight, x, 0);
 }
 
-static void build_shared(struct builder *builder, uint32_t layer, struct tensor *x, struct tensor *logit, size_t n,
+static void build_shared(struct builder *builder, uint32_t layer, struct tensor *x, size_t n,
                          const struct moe_options *options, struct shared_expert *shared)
 {
+    struct tensor *logit = build_shared_logit(builder, layer, x);
     struct graph *graph = builder->graph;
     size_t k = builder->h->n_embd;
     struct tensor *w_up = build_matrix(builder, "blk.%u.ffn_up_shexp.weight", layer, k, n), *w_gate = NULL;
@@ -272,11 +273,10 @@ struct tensor *build_moe(struct builder *builder, uint32_t layer, struct tensor 
                    "with a tensor an expert; convert the model again, or take a newer file",
                    layer);
     struct tensor *logits = build_router(builder, layer, x, n_expert);
-    struct tensor *shared_logit = build_shared_logit(builder, layer, x);
     struct shared_expert shared = {0};
     size_t n_shared = shared_width(builder, layer, options);
-    if (n_shared != 0)
-        build_shared(builder, layer, x, shared_logit, n_shared, options, &shared);
+    if (n_shared != 0) // else a gate alone is a tensor that nothing uses, and is refused
+        build_shared(builder, layer, x, n_shared, options, &shared);
 
     struct experts e = {.builder = builder, .options = options, .layer = layer, .x = x};
     e.route = graph_route(graph, logits, selection_bias(builder, layer, n_expert), &options->routing, layer);

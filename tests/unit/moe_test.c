@@ -133,6 +133,10 @@ static const struct bad bad_tensors[] = {
      {KEY(DROP_KEY, "feed_forward_length", 0), KEY(DROP_KEY, "expert_feed_forward_length", 0)}},
     // tensors that nobody reads
     {"mixtral", STATUS_UNSUPPORTED, {"blk.0.attn_q_norm.weight", "llama"}, {TENSOR("blk.0.attn_q_norm.weight", 16)}},
+    {"mixtral", // a gate of a shared expert that is not there
+     STATUS_UNSUPPORTED,
+     {"blk.0.ffn_gate_inp_shexp.weight"},
+     {TENSOR("blk.0.ffn_gate_inp_shexp.weight", 64, 1)}},
     {"mixtral", STATUS_UNSUPPORTED, {"blk.1.attn_q.scale"}, {TENSOR("blk.1.attn_q.scale", 1)}},
     {"qwen3moe", STATUS_UNSUPPORTED, {"blk.2.attn_norm.weight"}, {TENSOR("blk.2.attn_norm.weight", 64)}},
     {"qwen3moe", STATUS_UNSUPPORTED, {"token_embd_norm.weight"}, {TENSOR("token_embd_norm.weight", 64)}},
