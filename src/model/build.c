@@ -162,6 +162,15 @@ const struct gguf_value *build_find_key(struct builder *builder, const char *key
     return value;
 }
 
+void build_skip_keys(struct builder *builder, const char *beginning)
+{
+    char text[128];
+    full_key(builder, beginning, text, sizeof(text));
+    for (size_t i = 0; i < builder->gguf->n_values; i++)
+        if (strncmp(builder->gguf->values[i].key.text, text, strlen(text)) == 0)
+            builder->read[i] = true;
+}
+
 float build_f32(struct builder *builder, const char *key, float missing)
 {
     const struct gguf_value *found = build_find_key(builder, key);
@@ -259,10 +268,9 @@ static void read_scaling(struct builder *builder, struct rope_scaling *scaling)
             scaling->beta_slow = 1;
         scaling->ext_factor = (double)build_f32(builder, "rope.scaling.yarn_ext_factor", 1);
         scaling->attn_factor = (double)build_f32(builder, "rope.scaling.attn_factor", 1);
-        // Hugging Face's attention_factor, which replaces the paper's magnitude. Where yarn_log_multiplier is present,
-        // the magnitude is in the scale of the scores instead.
-        full_key(builder, "rope.scaling.yarn_log_multiplier", key, sizeof(key));
-        float otherwise = gguf_find(builder->gguf, key) != NULL ? 1.0f : 0.0f;
+        // Hugging Face's attention_factor, which replaces the paper's magnitude. Where yarn_log_multiplier is present
+        // and not 0, the magnitude is in the scale of the scores instead.
+        float otherwise = build_f32(builder, "rope.scaling.yarn_log_multiplier", 0) != 0 ? 1.0f : 0.0f;
         scaling->attention_factor = (double)build_f32(builder, "rope.scaling.yarn_attn_factor", otherwise);
         if (!(scaling->beta_fast > 0 && scaling->beta_slow > 0))
             build_fail(builder, STATUS_INVALID, "%s.rope.scaling.yarn_beta_fast and _slow must be positive",

@@ -25,6 +25,38 @@ static void read_u32(struct reader *reader, const char *key, bool required, uint
             gguf_get_u32(reader->gguf, full_key(reader, key, text, sizeof(text)), required, value, reader->error);
 }
 
+// A number that files may give for each layer: those must be the same.
+static void read_layers_u32(struct reader *reader, const char *key, bool required, uint32_t n_layer, uint32_t *value)
+{
+    char text[128];
+    const struct gguf_value *found = gguf_find(reader->gguf, full_key(reader, key, text, sizeof(text)));
+    if (found == NULL || found->type != GGUF_ARRAY) {
+        read_u32(reader, key, required, value);
+        return;
+    }
+    if (reader->status == STATUS_OK)
+        reader->status = gguf_get_integer_array(reader->gguf, text, true, &found, reader->error);
+    if (reader->status == STATUS_OK && found->count < n_layer)
+        reader->status = error_set(reader->error, STATUS_INVALID, "%s has %llu elements, but there are %u layers", text,
+                                   (unsigned long long)found->count, n_layer);
+    if (reader->status != STATUS_OK)
+        return;
+    int64_t first = gguf_array_integer(found, 0);
+    for (uint32_t layer = 0; layer < n_layer && reader->status == STATUS_OK; layer++) {
+        int64_t other = gguf_array_integer(found, layer);
+        if (other < 0 || other > UINT32_MAX)
+            reader->status =
+                error_set(reader->error, STATUS_INVALID, "%s says %lld for layer %u", text, (long long)other, layer);
+        else if (other != first)
+            reader->status =
+                error_set(reader->error, STATUS_UNSUPPORTED,
+                          "%s says %lld for layer 0 and %lld for layer %u: this version does not do layers "
+                          "that differ in it",
+                          text, (long long)first, (long long)other, layer);
+    }
+    *value = (uint32_t)first;
+}
+
 static void check(struct reader *reader, bool good, const char *key, uint32_t value, const char *wanted)
 {
     if (reader->status == STATUS_OK && !good)
@@ -34,10 +66,10 @@ static void check(struct reader *reader, bool good, const char *key, uint32_t va
 
 static void read_attention(struct reader *reader, struct hyperparameters *h)
 {
-    read_u32(reader, "attention.head_count", true, &h->n_head);
+    read_layers_u32(reader, "attention.head_count", true, h->n_layer, &h->n_head);
     check(reader, h->n_head > 0 && h->n_head <= 65536, "attention.head_count", h->n_head, "be between 1 and 65536");
     h->n_kv_head = h->n_head;
-    read_u32(reader, "attention.head_count_kv", false, &h->n_kv_head);
+    read_layers_u32(reader, "attention.head_count_kv", false, h->n_layer, &h->n_kv_head);
     check(reader, h->n_kv_head > 0 && h->n_head % (h->n_kv_head | (h->n_kv_head == 0)) == 0, "attention.head_count_kv",
           h->n_kv_head, "divide attention.head_count");
     if (reader->status != STATUS_OK)
@@ -79,7 +111,7 @@ enum status model_read_hyperparameters(const struct gguf *gguf, struct hyperpara
     check(&reader, h->n_embd > 0 && h->n_embd <= 1u << 20, "embedding_length", h->n_embd, "be between 1 and 1048576");
     uint32_t n_ff_expert = 0; // where there are only experts, feed_forward_length may be missing or 0
     read_u32(&reader, "expert_feed_forward_length", false, &n_ff_expert);
-    read_u32(&reader, "feed_forward_length", n_ff_expert == 0, &h->n_ff);
+    read_layers_u32(&reader, "feed_forward_length", n_ff_expert == 0, h->n_layer, &h->n_ff);
     check(&reader, (h->n_ff > 0 || n_ff_expert > 0) && h->n_ff <= 1u << 24, "feed_forward_length", h->n_ff,
           "be between 1 and 16777216");
     read_u32(&reader, "expert_count", false, &h->n_expert);

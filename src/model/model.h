@@ -96,6 +96,8 @@ uint32_t build_u32(struct builder *builder, const char *key, uint32_t missing);
 bool build_bool(struct builder *builder, const char *key, bool missing);
 // The value of a key of any type, NULL where it is missing.
 const struct gguf_value *build_find_key(struct builder *builder, const char *key);
+// Keys that begin so ask for nothing in this model: they are not refused.
+void build_skip_keys(struct builder *builder, const char *beginning);
 // Fails where the key is there and not zero: it asks for something that the architecture's file does not do.
 void build_refuse(struct builder *builder, const char *key, const char *what);
 // Fails where the file has a tensor that the graph does not, or a key that changes a model and that nothing looked at

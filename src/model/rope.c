@@ -21,7 +21,7 @@ static void scale_yarn(struct rope *rope, double base, const struct rope_scaling
     double high = ceil(pair_of_turns(rope, base, scaling->original_context, scaling->beta_slow));
     low = low < 0 ? 0 : low;
     high = high > rope->n_rot - 1.0 ? rope->n_rot - 1.0 : high;
-    double width = high - low < 0.001 ? 0.001 : high - low;
+    double width = high == low ? 0.001 : high - low; // negative where the betas are the wrong way round: then as given
     for (uint32_t i = 0; i < rope->n_rot / 2; i++) {
         double ramp = (i - low) / width;
         ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;

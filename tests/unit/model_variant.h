@@ -20,7 +20,7 @@ struct edit {
     enum dtype dtype; // SHAPE of an added tensor
 };
 
-enum { MAX_EDITS = 8, MAX_TENSORS = 128 };
+enum { MAX_EDITS = 8, MAX_TENSORS = 512 };
 
 struct variant {
     struct gguf *gguf;

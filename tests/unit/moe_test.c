@@ -177,6 +177,14 @@ static const struct bad bad_keys[] = {
      {"rope.scaling.type", "rope_freqs.weight"},
      {{.kind = SET_STRING, .name = "rope.scaling.type", .text = "llama3"}}},
     {"mixtral", STATUS_UNSUPPORTED, {"rope.scaling.attn_factor"}, {KEY(SET_F32, "rope.scaling.attn_factor", 0.5)}},
+    {"granite",
+     STATUS_UNSUPPORTED,
+     {"granite.attention.head_count_kv", "1 for layer 0 and 0 for layer 1"},
+     {{.kind = SET_BOOLS, .name = "attention.head_count_kv", .text = "10"}}},
+    {"granite",
+     STATUS_INVALID,
+     {"granite.attention.head_count has 1 elements", "2 layers"},
+     {{.kind = SET_BOOLS, .name = "attention.head_count", .text = "1"}}},
     {"granite", STATUS_INVALID, {"granite.attention.scale"}, {KEY(SET_F32, "attention.scale", -1)}},
     {"glm4moe",
      STATUS_INVALID,
@@ -323,6 +331,34 @@ static void test_routing(void **state)
         assert_int_equal(r->gating, families[i].gating);
         variant_close(&variant);
     }
+}
+
+// Files of the wild that leave something open, or say something of what they do not have.
+static void test_files_of_the_wild(void **state)
+{
+    (void)state;
+    static const struct edit open_gating[] = {KEY(DROP_KEY, "expert_gating_func", 0), {0}};
+    static const struct edit no_multiplier[] = {KEY(SET_F32, "rope.scaling.yarn_log_multiplier", 0), {0}};
+    static const struct edit states[] = {
+        KEY(SET_U32, "ssm.conv_kernel", 4), KEY(SET_BOOL, "rope.scaling.finetuned", 1), {0}};
+    struct variant variant;
+    open_good(&variant, "deepseek2", open_gating); // like V3: it has a bias that chooses
+    assert_int_equal(routing_of(&variant)->gating, GATING_SIGMOID);
+    assert_int_equal(routing_of(&variant)->group_best, 2);
+    variant_close(&variant);
+    open_good(&variant, "deepseek2-lite", open_gating);
+    assert_int_equal(routing_of(&variant)->gating, GATING_SOFTMAX);
+    variant_close(&variant);
+
+    open_good(&variant, "mistral3", NULL);
+    assert_true(variant.model.ropes[0].magnitude == 1);
+    variant_close(&variant);
+    open_good(&variant, "mistral3", no_multiplier); // 0 is as if it were not there
+    assert_true(fabs(variant.model.ropes[0].magnitude - (0.1 * log(4) + 1)) < 1e-6);
+    variant_close(&variant);
+
+    open_good(&variant, "granite", states); // Granite 4, all of whose layers are attention
+    variant_close(&variant);
 }
 
 // Groups of one expert have one best, not two.
@@ -590,14 +626,23 @@ static void test_neutral_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_routing),    cmocka_unit_test(test_bad_tensors),
-        cmocka_unit_test(test_bad_keys),       cmocka_unit_test(test_order),
-        cmocka_unit_test(test_routing),        cmocka_unit_test(test_small_groups),
-        cmocka_unit_test(test_merged),         cmocka_unit_test(test_optional_tensors),
-        cmocka_unit_test(test_shared),         cmocka_unit_test(test_layers),
-        cmocka_unit_test(test_older_qwen),     cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_rotations),      cmocka_unit_test(test_attention_options),
-        cmocka_unit_test(test_further_tokens), cmocka_unit_test(test_neutral_keys),
+        cmocka_unit_test(test_bad_routing),
+        cmocka_unit_test(test_bad_tensors),
+        cmocka_unit_test(test_bad_keys),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_routing),
+        cmocka_unit_test(test_small_groups),
+        cmocka_unit_test(test_files_of_the_wild),
+        cmocka_unit_test(test_merged),
+        cmocka_unit_test(test_optional_tensors),
+        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_older_qwen),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_rotations),
+        cmocka_unit_test(test_attention_options),
+        cmocka_unit_test(test_further_tokens),
+        cmocka_unit_test(test_neutral_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,10 +6,16 @@ static void build(struct builder *builder)
 {
     struct mla_options mla;
     build_mla_options(builder, &mla);
-    // V2 weighs by softmax and takes a group of experts for as good as its best one, V3 by sigmoid (the file says so)
-    // and its best two. Files of V2 may say neither.
-    struct moe_options moe = {.activation = ACTIVATION_SILU, .routing = {.gating = GATING_SOFTMAX}};
-    moe.routing.group_best = build_u32(builder, "expert_gating_func", 1) == 1 ? 1 : 2;
+    // V2 weighs by softmax and takes a group of experts for as good as its best one, V3 by sigmoid and its best two.
+    // Files may leave it open which: only V3 (and what took its form) has a bias that chooses.
+    uint32_t last = builder->h->n_layer - 1;
+    uint32_t gating = build_u32(builder, "expert_gating_func", 0);
+    if (gating == 0)
+        gating = build_has_tensor(builder, "blk.%u.exp_probs_b.bias", last) ? 2 : 1;
+    struct moe_options moe = {
+        .activation = ACTIVATION_SILU,
+        .routing = {.gating = gating == 2 ? GATING_SIGMOID : GATING_SOFTMAX, .group_best = gating == 1 ? 1 : 2},
+    };
     build_moe_options(builder, &moe);
     build_decoder(builder, &(struct decoder_options){.mla = &mla, .moe = &moe});
 }

@@ -12,6 +12,8 @@ static float read_scale(struct builder *builder, const char *key)
 static void build(struct builder *builder)
 {
     struct decoder_options options = {0};
+    // Granite 4 without layers that have a state is of this architecture, but its files describe such layers.
+    build_skip_keys(builder, "ssm.");
     build_decoder_options(builder, &options);
     options.attention.no_rope = !build_bool(builder, "rope.scaling.finetuned", true); // this family's switch
     options.embedding_scale = read_scale(builder, "embedding_scale");
