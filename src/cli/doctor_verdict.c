@@ -266,11 +266,12 @@ static void judge_routers(const struct doctor_report *report, json_t *verdict)
     if (n > 0) {
         bool few = n_picks < 30 * (double)n_experts;
         say(verdict,
-            "In %zu layers, %d the first, the router never picked some experts (%zu of %zu in all; --json lists "
-            "them). %s",
-            n_layers, first_layer, n, n_experts,
+            "The router never picked some experts in %zu of %zu layers with experts, first in layer %d: %zu of %zu in "
+            "all "
+            "(--json lists them). %s",
+            n_layers, json_array_size(routers), first_layer, n, n_experts,
             few ? "The text is short for so many: a longer one (-f) tells more."
-                : "With this many tokens that is a router that has collapsed, or a text of one kind.");
+                : "With this many tokens that means a router that has collapsed, or a text of one kind.");
     }
 }
 
