@@ -56,6 +56,21 @@ static void test_rms_norm(void **state)
         assert_near((double)x[i] * (double)weight[i], (double)y[i], 1e-6 * fabs((double)y[i]));
 }
 
+// A row whose squares leave F32 has no norm: it must not become zeros.
+static void test_rms_norm_beyond_range(void **state)
+{
+    (void)state;
+    float x[40], y[40];
+    fill(x, 40, 1.0f);
+    x[17] = 2e19f;
+    kernels_c()->rms_norm(x, NULL, 40, 1e-5f, y);
+    for (int i = 0; i < 40; i++)
+        assert_true(isnan(y[i]));
+    x[17] = 1e19f;
+    kernels_c()->rms_norm(x, NULL, 40, 1e-5f, y);
+    assert_near(sqrt(40.0), (double)y[17], 1e-5);
+}
+
 // Both layouts of pairs are the same rotation of other elements; rotating by an angle and back changes little.
 static void test_rope(void **state)
 {
@@ -277,6 +292,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rms_norm),
+        cmocka_unit_test(test_rms_norm_beyond_range),
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_attention_f32),
         cmocka_unit_test(test_attention_f16),

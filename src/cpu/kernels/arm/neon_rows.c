@@ -11,7 +11,7 @@ void neon_rms_norm(const float *x, const float *weight, size_t n, float epsilon,
             squares[j] = vfmaq_f32(squares[j], v, v);
         }
     const float mean = neon_fold_16(squares) / (float)n;
-    const float factor = 1.0f / sqrtf(mean + epsilon);
+    const float factor = rms_factor(mean, epsilon);
     size_t i = 0;
     for (; i + 4 <= n; i += 4) {
         const float32x4_t v = vmulq_n_f32(vld1q_f32(x + i), factor);

@@ -201,6 +201,13 @@ static inline float fold_16(float v[16])
     return v[0];
 }
 
+// RMS norm: what a row whose squares have this mean is multiplied by. Where their sum has left F32 there is no factor:
+// 0, which 1/sqrt gives, would make zeros of the row, and an answer of nothing.
+static inline float rms_factor(float mean, float epsilon)
+{
+    return mean == INFINITY ? NAN : 1.0f / sqrtf(mean + epsilon);
+}
+
 // The scale of one block of 32 in Q8 and the factor to its integers: q = rint(x · *inverse), to nearest even.
 // Where *inverse is 0, q is 0 whatever x is (select: x may be inf or NaN).
 static inline float q8_scale(const float *x, float *inverse)

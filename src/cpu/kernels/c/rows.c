@@ -8,7 +8,7 @@ void C_NAME(c_rms_norm)(const float *x, const float *weight, size_t n, float eps
     for (size_t i = 0; i < n; i++)
         squares[i % 16] = fmaf(x[i], x[i], squares[i % 16]);
     const float mean = fold_16(squares) / (float)n;
-    const float factor = 1.0f / sqrtf(mean + epsilon);
+    const float factor = rms_factor(mean, epsilon);
     for (size_t i = 0; i < n; i++)
         y[i] = weight ? x[i] * factor * weight[i] : x[i] * factor;
 }

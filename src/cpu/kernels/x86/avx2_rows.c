@@ -17,7 +17,7 @@ void avx2_rms_norm(const float *x, const float *weight, size_t n, float epsilon,
         high = _mm256_fmadd_ps(b, b, high);
     }
     const float mean = avx2_fold_16(low, high) / (float)n;
-    const __m256 factor = avx2_set(1.0f / sqrtf(mean + epsilon));
+    const __m256 factor = avx2_set(rms_factor(mean, epsilon));
     for (i = 0; i + 8 <= n; i += 8) {
         __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x + i), factor);
         if (weight)

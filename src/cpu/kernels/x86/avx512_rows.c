@@ -11,7 +11,7 @@ void avx512_rms_norm(const float *x, const float *weight, size_t n, float epsilo
         squares = _mm512_fmadd_ps(v, v, squares);
     }
     const float mean = avx512_fold_16(squares) / (float)n;
-    const __m512 factor = _mm512_set1_ps(1.0f / sqrtf(mean + epsilon));
+    const __m512 factor = _mm512_set1_ps(rms_factor(mean, epsilon));
     for (size_t i = 0; i < n; i += 16) {
         __mmask16 mask = avx512_mask_16(n - i);
         __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), factor);
