@@ -128,6 +128,7 @@ struct plan {
 enum {
     MAX_SPLIT_CHUNKS = 256,         // chunks whose states are held at once where one row's keys are split over threads
     TOKEN_BLOCK_BYTES = 256 * 1024, // sources that a matmul keeps in cache while it goes over its panels
+    ATTEND_ROWS = 4,                // rows of one session that share the values taken out of a page's keys
     GEMM_MIN_ROWS = 4,              // rows from which unpacking a panel pays
     TILE = 32,                      // outputs of a gated unit that are made at a time: a block of Q8
     PART_ROWS = 48,                 // rows whose partial sums are held at a time

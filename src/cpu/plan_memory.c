@@ -164,11 +164,13 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-// Two states, and behind them what attend takes, or the zeros (v_dim of them) that are merged with a sink.
+// The state of each row that goes over the pages together and one of a page, and behind them what attend takes, or the
+// zeros (v_dim of them) that are merged with a sink.
 static size_t attention_scratch(const struct plan *plan, const struct attributes *a)
 {
     size_t group = a->n_head / a->n_kv_head;
-    size_t states = round_up(2 * group * (round_up(a->v_dim, 16) + 2), 16);
+    size_t n_states = a->v_in_k ? ATTEND_ROWS + 1 : 2;
+    size_t states = round_up(n_states * group * (round_up(a->v_dim, 16) + 2), 16);
     size_t floats = states + max_size(attend_scratch_floats(group, a->head_dim), a->v_dim);
     return floats * sizeof(float) + (a->v_in_k ? cpu_latent_bytes(plan->params.kv, a->v_dim) : 0);
 }

@@ -50,17 +50,15 @@ static struct item make_item(const struct worker *worker, const struct step *ste
                          .o_stride = round_up(a->v_dim, 16)};
 }
 
-// The states of an item's query heads over one chunk.
-static void attend(const struct worker *worker, const struct item *item, uint32_t page, const struct state *state,
-                   float *scratch)
+// What a row sees of a page.
+static struct attention_chunk chunk_of(const struct worker *worker, const struct item *item, uint32_t page)
 {
-    const struct plan *plan = worker->plan;
     const struct attributes *a = &item->node->attributes;
-    const struct kv_place *place = &plan->kv_places[a->layer];
+    const struct kv_place *place = &worker->plan->kv_places[a->layer];
     const struct row *token = &worker->run->rows[item->row];
     const uint8_t *memory = cpu_kv_head(worker, a->layer, token->session, page, item->kv_head);
     uint32_t start = page * KV_PAGE_POSITIONS, last = token->position + 1 - start;
-    struct attention_chunk chunk = {.k = memory,
+    return (struct attention_chunk){.k = memory,
                                     .v = memory + place->v,
                                     .k_scale = (const float *)(const void *)(memory + place->k_scale),
                                     .v_scale = (const float *)(const void *)(memory + place->v_scale),
@@ -68,13 +66,25 @@ static void attend(const struct worker *worker, const struct item *item, uint32_
                                     .softcap = a->softcap,
                                     .first = item->first_key > start ? item->first_key - start : 0,
                                     .last = last < KV_PAGE_POSITIONS ? last : KV_PAGE_POSITIONS};
-    if (a->v_in_k)
-        cpu_latent_values(plan->params.kv, &chunk, a->v_dim, scratch + attend_scratch_floats(item->n_q, a->head_dim));
+}
+
+// The states of an item's query heads over one chunk.
+static void attend(const struct worker *worker, const struct item *item, const struct attention_chunk *chunk,
+                   const struct state *state, float *scratch)
+{
+    const struct plan *plan = worker->plan;
+    const struct attributes *a = &item->node->attributes;
     const float *q = worker_value(worker, item->node->sources[0], item->row) +
                      ((size_t)item->kv_head * item->group + item->head) * a->head_dim;
-    plan->device->kernels->attend[plan->params.kv](&chunk, q, a->head_dim, item->n_q, a->head_dim, a->v_dim,
+    plan->device->kernels->attend[plan->params.kv](chunk, q, a->head_dim, item->n_q, a->head_dim, a->v_dim,
                                                    state->m + item->head, state->l + item->head,
                                                    state->o + item->head * item->o_stride, item->o_stride, scratch);
+}
+
+// Where values that are taken out of keys go: behind what a kernel needs of the scratch.
+static float *latent_memory(const struct item *item, float *scratch)
+{
+    return scratch + attend_scratch_floats(item->group, item->node->attributes.head_dim);
 }
 
 // Query head h of the group: the next chunk's state into that of the chunks before it.
@@ -102,19 +112,54 @@ static void finish(const struct worker *worker, const struct item *item, const s
     kernels->attend_finish(state->l[h], o, v_dim, worker_value(worker, item->node->result, item->row) + head * v_dim);
 }
 
-static void run_whole(const struct worker *worker, const struct item *item)
+// One page for n rows, in ascending position, of one session: each row's state over it, and that into `states`. Values
+// that are the beginning of the keys are taken out of the page once for all of them.
+static void run_page(const struct worker *worker, const struct item *items, uint32_t n, uint32_t page,
+                     const struct state *states, const struct state *next, float *scratch)
+{
+    const struct attributes *a = &items[0].node->attributes;
+    struct attention_chunk chunks[ATTEND_ROWS], all = {0};
+    bool any = false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (page < items[i].first || page >= items[i].end)
+            continue;
+        chunks[i] = chunk_of(worker, &items[i], page);
+        uint32_t first = any && all.first < chunks[i].first ? all.first : chunks[i].first;
+        uint32_t last = any && all.last > chunks[i].last ? all.last : chunks[i].last;
+        all = chunks[i];
+        all.first = first;
+        all.last = last;
+        any = true;
+    }
+    if (a->v_in_k && any)
+        cpu_latent_values(worker->plan->params.kv, &all, a->v_dim, latent_memory(&items[0], scratch));
+    for (uint32_t i = 0; i < n; i++) {
+        if (page < items[i].first || page >= items[i].end)
+            continue;
+        if (a->v_in_k) {
+            chunks[i].v = all.v;
+            chunks[i].v_scale = all.v_scale;
+        }
+        attend(worker, &items[i], &chunks[i], page == items[i].first ? &states[i] : next, scratch);
+        for (uint32_t h = 0; page != items[i].first && h < items[i].group; h++)
+            merge(worker, &items[i], &states[i], next, h);
+    }
+}
+
+// All pages of n rows of one session.
+static void run_whole(const struct worker *worker, const struct item *items, uint32_t n)
 {
     float *memory = (float *)(void *)worker->scratch;
-    struct state state = state_at(memory, item), next = state_at(memory + state_floats(item), item);
-    float *scratch = memory + round_up(2 * state_floats(item), 16);
-    attend(worker, item, item->first, &state, scratch);
-    for (uint32_t page = item->first + 1; page < item->end; page++) {
-        attend(worker, item, page, &next, scratch);
-        for (uint32_t h = 0; h < item->group; h++)
-            merge(worker, item, &state, &next, h);
-    }
-    for (uint32_t h = 0; h < item->group; h++)
-        finish(worker, item, &state, h, scratch);
+    size_t floats = state_floats(&items[0]);
+    struct state states[ATTEND_ROWS], next = state_at(memory + n * floats, &items[0]);
+    float *scratch = memory + round_up((n + 1) * floats, 16);
+    for (uint32_t i = 0; i < n; i++)
+        states[i] = state_at(memory + i * floats, &items[i]);
+    for (uint32_t page = items[0].first; page < items[n - 1].end; page++)
+        run_page(worker, items, n, page, states, &next, scratch);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t h = 0; h < items[i].group; h++)
+            finish(worker, &items[i], &states[i], h, scratch);
 }
 
 // Into how many parts a group of query heads is cut so that n items become enough for the threads: a divisor of it.
@@ -148,7 +193,10 @@ static void run_split(const struct worker *worker, const struct step *step, size
             item.kv_head = (uint32_t)(i / parts / n);
             item.head = (uint32_t)(i % parts) * item.n_q;
             struct state state = state_at(plan->partials + item.kv_head * head_floats + (chunk + held) * floats, &item);
-            attend(worker, &item, wave + (uint32_t)chunk, &state, scratch);
+            struct attention_chunk seen = chunk_of(worker, &item, wave + (uint32_t)chunk);
+            if (item.node->attributes.v_in_k)
+                cpu_latent_values(plan->params.kv, &seen, item.node->attributes.v_dim, latent_memory(&item, scratch));
+            attend(worker, &item, &seen, &state, scratch);
         }
         pool_barrier(plan->device->pool);
         pool_share((size_t)n_kv * item.group, worker->index, worker->n_threads, &begin, &end);
@@ -170,6 +218,13 @@ static void run_split(const struct worker *worker, const struct step *step, size
     }
 }
 
+// Whether a row goes over the pages together with the one before it.
+static bool follows(const struct worker *worker, const struct item *before, const struct item *item)
+{
+    const struct row *a = &worker->run->rows[before->row], *b = &worker->run->rows[item->row];
+    return a->session == b->session && a->position < b->position;
+}
+
 void cpu_run_attention(const struct worker *worker, const struct step *step)
 {
     size_t n_rows = worker_n_rows(worker, step->rows, step->per_row);
@@ -179,8 +234,16 @@ void cpu_run_attention(const struct worker *worker, const struct step *step)
         return;
     }
     // Later rows see more keys: every n_threads-th item, not a range of them.
+    struct item items[ATTEND_ROWS];
+    uint32_t n = 0, most = step->attention->attributes.v_in_k && n_kv == 1 ? ATTEND_ROWS : 1;
     for (size_t i = worker->index; i < n_rows * n_kv; i += worker->n_threads) {
         struct item item = make_item(worker, step, i / n_kv, (uint32_t)(i % n_kv));
-        run_whole(worker, &item);
+        if (n > 0 && (n == most || !follows(worker, &items[n - 1], &item))) {
+            run_whole(worker, items, n);
+            n = 0;
+        }
+        items[n++] = item;
     }
+    if (n > 0)
+        run_whole(worker, items, n);
 }
