@@ -135,7 +135,7 @@ def make_model(kind, config, seed, dtypes):
                 values = 1 + 0.25 * values
             elif p.dim() == 1:
                 values *= 0.25
-            elif name.endswith("gate.weight"): # a router
+            elif name.endswith(("gate.weight", "router.weight")): # a router
                 values *= 2.5 / math.sqrt(p.shape[-1])
             elif "embed_tokens" not in name:
                 values *= (4 if "lm_head" in name else 1.3) / math.sqrt(p.shape[-1])
@@ -358,6 +358,21 @@ def write_tensors(out, model, cfg, old):
         out.tensor(f"blk.{layer}.{target}.{end}", values)
 
 
+def write_golden(folder, name, model, config, tokens, logits):
+    golden = gguf.GGUFWriter(f"{folder}/{name}.golden.gguf", "golden")
+    golden.add_string("golden.model", f"{name}.gguf")
+    golden.add_string("golden.class", type(model).__name__)
+    golden.add_string("golden.config", json.dumps(config, sort_keys=True))
+    golden.add_string("golden.transformers_version", transformers.__version__)
+    golden.add_tensor("tokens", np.array(tokens, np.int32))
+    golden.add_tensor("logits", logits.numpy().astype(np.float32))
+    golden.write_header_to_file()
+    golden.write_kv_data_to_file()
+    golden.write_tensors_to_file()
+    golden.close()
+    print(f"{name}: std {float(logits.std()):.2f}, largest {float(logits.abs().max()):.1f}")
+
+
 def make(folder, name):
     kind, arch, config = MODELS[name]
     dtypes = DTYPES.get(name, {})
@@ -378,18 +393,7 @@ def make(folder, name):
     out.w.add_eos_token_id(263)
     write_tensors(out, model, cfg, old)
     out.close()
-    golden = gguf.GGUFWriter(f"{folder}/{name}.golden.gguf", "golden")
-    golden.add_string("golden.model", f"{name}.gguf")
-    golden.add_string("golden.class", type(model).__name__)
-    golden.add_string("golden.config", json.dumps(config, sort_keys=True))
-    golden.add_string("golden.transformers_version", transformers.__version__)
-    golden.add_tensor("tokens", np.array(tokens, np.int32))
-    golden.add_tensor("logits", logits.numpy().astype(np.float32))
-    golden.write_header_to_file()
-    golden.write_kv_data_to_file()
-    golden.write_tensors_to_file()
-    golden.close()
-    print(f"{name}: std {float(logits.std()):.2f}, largest {float(logits.abs().max()):.1f}")
+    write_golden(folder, name, model, config, tokens, logits)
 
 
 if __name__ == "__main__":

@@ -26,17 +26,20 @@ struct wanted {
     bool required;
 };
 
+// A tensor's name from its format.
+static void write_name(char name[static MAX_NAME], const char *format, uint32_t layer)
+{
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(name, MAX_NAME, format, layer); // the formats are ours, and take at most the layer
+#pragma GCC diagnostic pop
+}
+
 // The file's tensor of that name, found to have the shape that is wanted.
-static const struct gguf_tensor *find_tensor(struct builder *builder, const char *format, uint32_t layer,
-                                             const struct wanted *wanted)
+static const struct gguf_tensor *find_named(struct builder *builder, const char *name, const struct wanted *wanted)
 {
     if (builder->graph->error.status != STATUS_OK)
         return NULL;
-    char name[96];
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    snprintf(name, sizeof(name), format, layer); // the formats are ours, and take at most the layer
-#pragma GCC diagnostic pop
     const struct gguf_tensor *tensor = gguf_find_tensor(builder->gguf, name);
     if (tensor == NULL) {
         if (wanted->required)
@@ -57,6 +60,14 @@ static const struct gguf_tensor *find_tensor(struct builder *builder, const char
         return NULL;
     }
     return tensor;
+}
+
+static const struct gguf_tensor *find_tensor(struct builder *builder, const char *format, uint32_t layer,
+                                             const struct wanted *wanted)
+{
+    char name[MAX_NAME];
+    write_name(name, format, layer);
+    return find_named(builder, name, wanted);
 }
 
 static struct tensor *find_weight(struct builder *builder, const char *format, uint32_t layer,
@@ -99,9 +110,40 @@ struct tensor *build_optional_vector(struct builder *builder, const char *format
     return find_weight(builder, format, layer, &wanted);
 }
 
+// A stack whose matrices are tensors of their own; NULL where the file has no such.
+static struct tensor *find_pieces(struct builder *builder, const char *stack, size_t k, size_t n, size_t count)
+{
+    const struct gguf_tensor *first = NULL, *piece = NULL;
+    const struct wanted wanted = {2, {k, n, 1}, 0, n, true};
+    const size_t ne[] = {k, n, count};
+    char name[MAX_NAME];
+    if (!model_piece_name(stack, 0, name, sizeof(name)) || gguf_find_tensor(builder->gguf, name) == NULL)
+        return NULL;
+    for (size_t i = 0; i < count && builder->graph->error.status == STATUS_OK; i++) {
+        model_piece_name(stack, i, name, sizeof(name));
+        piece = find_named(builder, name, &wanted);
+        first = i == 0 ? piece : first;
+        if (piece != NULL && piece->dtype != first->dtype)
+            build_fail(builder, STATUS_UNSUPPORTED,
+                       "tensor '%s' is %s, but '%s' is %s: experts of a layer must be of one dtype; convert the model "
+                       "again, or take a newer file",
+                       name, dtype_get(piece->dtype)->name, first->name, dtype_get(first->dtype)->name);
+    }
+    if (builder->graph->error.status != STATUS_OK)
+        return NULL;
+    return graph_weight_part(builder->graph, stack, first->dtype, 3, ne, 0, n);
+}
+
 struct tensor *build_stack(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
                            size_t count)
 {
+    char name[MAX_NAME];
+    if (builder->graph->error.status == STATUS_OK && !build_has_tensor(builder, format, layer)) {
+        write_name(name, format, layer);
+        struct tensor *weight = find_pieces(builder, name, k, n, count);
+        if (weight != NULL)
+            return weight;
+    }
     return build_stack_part(builder, format, layer, k, n, count, 0, n);
 }
 
@@ -139,11 +181,8 @@ struct tensor *build_turned_stack(struct builder *builder, const char *format, u
 
 bool build_has_tensor(const struct builder *builder, const char *format, uint32_t layer)
 {
-    char name[96];
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    snprintf(name, sizeof(name), format, layer);
-#pragma GCC diagnostic pop
+    char name[MAX_NAME];
+    write_name(name, format, layer);
     return gguf_find_tensor(builder->gguf, name) != NULL;
 }
 

@@ -60,6 +60,9 @@ void model_graph_free(struct model_graph *model);
 // Bytes of a weight of the graph, as its dtype has them (read_weight.c). Called by several threads at once.
 enum status model_read_weight(const struct gguf *gguf, const struct tensor *weight, uint64_t offset, void *bytes,
                               size_t size, struct error *error);
+// The tensor of one expert in files that have no stacks: "blk.N.ffn_up.3.weight" for 3 of "blk.N.ffn_up_exps.weight".
+enum { MAX_NAME = 96 }; // characters of a tensor's name
+bool model_piece_name(const char *stack, size_t index, char *name, size_t size);
 // The hyperparameters alone.
 enum status model_read_hyperparameters(const struct gguf *gguf, struct hyperparameters *h, struct error *error);
 
@@ -77,7 +80,8 @@ struct tensor *build_optional_vector(struct builder *builder, const char *format
 // A part of the rows of a matrix in the file: [first_row, first_row + n) of rows_in_file (fused projections).
 struct tensor *build_matrix_part(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
                                  size_t first_row, size_t rows_in_file);
-// A stack of `count` matrices [k, n] (experts, heads), or a part of the rows of each.
+// A stack of `count` matrices [k, n] (experts, heads), or a part of the rows of each. Experts may also be tensors of
+// their own (files of before April 2024), of one dtype.
 struct tensor *build_stack(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,
                            size_t count);
 struct tensor *build_stack_part(struct builder *builder, const char *format, uint32_t layer, size_t k, size_t n,

@@ -267,11 +267,6 @@ struct tensor *build_moe(struct builder *builder, uint32_t layer, struct tensor 
 {
     struct graph *graph = builder->graph;
     size_t n_expert = options->routing.n_expert, n_embd = builder->h->n_embd;
-    if (build_has_tensor(builder, "blk.%u.ffn_gate.0.weight", layer))
-        build_fail(builder, STATUS_UNSUPPORTED,
-                   "tensor 'blk.%u.ffn_gate.0.weight' is one expert's own: the file has the form of before April 2024, "
-                   "with a tensor an expert; convert the model again, or take a newer file",
-                   layer);
     struct tensor *logits = build_router(builder, layer, x, n_expert);
     struct shared_expert shared = {0};
     size_t n_shared = shared_width(builder, layer, options);

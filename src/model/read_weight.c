@@ -1,7 +1,9 @@
 // Reading a weight out of the file that its graph was built from: as it lies there, or, where the model wants rows that
-// are the file's columns, turned and decoded to F32. A few hundred bytes at a time: nothing is allocated.
+// are the file's columns, turned and decoded to F32, or, where the file has a tensor an expert, from one after the
+// other. A few hundred bytes at a time: nothing is allocated.
 #include "model/model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { CHUNK = 256 }; // elements; whole blocks of every dtype
@@ -62,10 +64,45 @@ static enum status read_turned(const struct gguf *gguf, const struct tensor *wei
     return STATUS_OK;
 }
 
+bool model_piece_name(const char *stack, size_t index, char *name, size_t size)
+{
+    static const char suffix[] = "_exps.weight";
+    size_t length = strlen(stack), end = sizeof(suffix) - 1;
+    if (length <= end || strcmp(stack + length - end, suffix) != 0)
+        return false;
+    int written = snprintf(name, size, "%.*s.%zu.weight", (int)(length - end), stack, index);
+    return written > 0 && (size_t)written < size;
+}
+
+static enum status read_pieces(const struct gguf *gguf, const struct tensor *weight, uint64_t offset, uint8_t *bytes,
+                               size_t size, struct error *error)
+{
+    const struct dtype_desc *dtype = dtype_get(weight->dtype);
+    size_t piece_bytes = weight->ne[0] / dtype->block * dtype->bytes * weight->ne[1];
+    while (size > 0) {
+        char name[MAX_NAME];
+        size_t begin = (size_t)(offset % piece_bytes), n = piece_bytes - begin < size ? piece_bytes - begin : size;
+        const struct gguf_tensor *piece = NULL;
+        if (model_piece_name(weight->name, (size_t)(offset / piece_bytes), name, sizeof(name)))
+            piece = gguf_find_tensor(gguf, name);
+        if (piece == NULL)
+            return error_set(error, STATUS_INVALID, "tensor '%s' is missing", weight->name);
+        enum status status = gguf_read_tensor(gguf, piece, begin, bytes, n, error);
+        if (status != STATUS_OK)
+            return status;
+        offset += n;
+        bytes += n;
+        size -= n;
+    }
+    return STATUS_OK;
+}
+
 enum status model_read_weight(const struct gguf *gguf, const struct tensor *weight, uint64_t offset, void *bytes,
                               size_t size, struct error *error)
 {
     const struct gguf_tensor *tensor = gguf_find_tensor(gguf, weight->name);
+    if (tensor == NULL)
+        return read_pieces(gguf, weight, offset, bytes, size, error);
     if (weight->turned_rows != 0)
         return read_turned(gguf, weight, tensor, offset, bytes, size, error);
     return gguf_read_tensor(gguf, tensor, offset, bytes, size, error);

@@ -48,6 +48,12 @@ static const struct tiny tiny_models[] = {
     {"deepseek2-groups", 2.6e-2, 0x61620a2570e371f6, 0x7e760c5e72d1d33e},
     {"deepseek2-old", 0.28, 0xefbcf644d6f0cb81, 0xe559158152272883},
     {"deepseek2-blocks", 0.58, 0x311330c73188781f, 0x79bb7a05908ca56b},
+    {"granite4", 4.9e-3, 0xaadc48e77c01076d, 0x26870d38ded53db3},
+    {"qwen2moe-dense", 5.0e-2, 0x9b73445cfa42e0b6, 0x09024deb1c01e120},
+    {"glm4moe-plain", 3.2e-2, 0xad4d01e6eb411269, 0xe1972f58ece7bbbc},
+    {"deepseek2-glm", 2.1e-2, 0xb2277276597c8a35, 0xd2a40ef83bc845d4},
+    {"mixtral-pieces", 4.3e-2, 0x956c27cbf05e839d, 0x24e7d1d7e9d9f498},
+    {"mistral3-zero", 2.0e-2, 0xf33cfacf96f65d3f, 0xe56c17bc1b442c52},
 };
 
 enum { N_TINY = sizeof(tiny_models) / sizeof(tiny_models[0]) };
