@@ -23,6 +23,7 @@ from transformers import modeling_rope_utils
 from transformers.masking_utils import create_causal_mask  # noqa: F401 (the models import it: checked here)
 
 N_VOCAB, N_TOKENS, MIN_GAP = 272, 60, 8e-3
+LONG = {"mistral4-far": 140, "gpt-oss-long": 140} # tokens: more than two pages of the cache
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 
 # name: (class, GGUF architecture, config)
@@ -46,6 +47,11 @@ MODELS = {
         rms_norm_eps=1e-5, attention_bias=True,
         rope_parameters=dict(YARN, rope_theta=50.0, beta_fast=0.4, beta_slow=0.1, mscale=0.8, mscale_all_dim=0.8,
                              original_max_position_embeddings=8, llama_4_scaling_beta=0.5))),
+    "gpt-oss-long": ("GptOss", "gpt-oss", dict(
+        hidden_size=48, intermediate_size=24, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=3,
+        head_dim=12, num_local_experts=6, num_experts_per_tok=2, sliding_window=70,
+        rope_parameters={"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 32, "rope_theta": 1000.0,
+                         "beta_fast": 1.5, "beta_slow": 0.2, "truncate": True})),
     "deepseek2-groups": ("DeepseekV2", "deepseek2", dict(
         hidden_size=48, intermediate_size=64, moe_intermediate_size=24, num_hidden_layers=3, num_attention_heads=6,
         n_shared_experts=1, n_routed_experts=12, routed_scaling_factor=3.0, n_group=4, topk_group=2,
@@ -133,12 +139,13 @@ def make_model(kind, config, seed, dtypes):
                 values *= 0.1
             elif p.dim() == 1 and name.endswith("norm.weight"):
                 values = 1 + 0.25 * values
-            elif p.dim() == 1:
-                values *= 0.25
-            elif name.endswith(("gate.weight", "router.weight")): # a router
+            elif name.endswith("bias") or p.dim() == 1:
+                values *= 1.0 if name.endswith("sinks") else 0.25
+            elif name.endswith(("gate.weight", "router.weight")):
                 values *= 2.5 / math.sqrt(p.shape[-1])
             elif "embed_tokens" not in name:
-                values *= (4 if "lm_head" in name else 1.3) / math.sqrt(p.shape[-1])
+                fan_in = p.shape[-2 if kind == "GptOss" and "experts" in name else -1]
+                values *= (4 if "lm_head" in name else 1.3) / math.sqrt(fan_in)
             if p.dim() > 1:
                 values = round_matrix(cfg, name, np.clip(np.round(values * 512), -256, 256) / 512, dtypes)
             p.copy_(torch.from_numpy(values.astype(np.float32).astype(np.float64)))
@@ -181,9 +188,9 @@ def run(model, cfg, tokens):
     return logits, min(gaps)
 
 
-def choose_tokens(model, cfg, rng):
+def choose_tokens(model, cfg, rng, n=N_TOKENS):
     tokens = []
-    while len(tokens) < N_TOKENS:
+    while len(tokens) < n:
         for _ in range(60):
             token = int(rng.integers(0, 256))
             logits, least = run(model, cfg, tokens + [token])
@@ -224,7 +231,7 @@ class Writer:
             assert np.array_equal(rounded(values, dtype), values), name
             self.w.add_tensor(name, quantize(values.astype(np.float32), dtype), raw_dtype=dtype)
             return
-        f32 = values.ndim == 1 or name.endswith("ffn_gate_inp.weight")
+        f32 = values.ndim == 1 or name.endswith(".bias") or name.endswith("ffn_gate_inp.weight")
         out = values.astype(np.float32 if f32 else np.float16)
         assert np.array_equal(out.astype(np.float64), values), name
         self.w.add_tensor(name, out)
@@ -302,6 +309,11 @@ def write_attention_keys(out, cfg, old):
 
 
 def write_expert_keys(out, cfg):
+    if cfg.model_type == "gpt_oss": # which layers have a window follows from the architecture
+        out.key("attention.sliding_window", cfg.sliding_window)
+        out.key("expert_count", cfg.num_local_experts)
+        out.key("expert_used_count", cfg.num_experts_per_tok)
+        out.key("expert_feed_forward_length", cfg.intermediate_size)
     if not hasattr(cfg, "moe_intermediate_size"):
         return
     out.key("expert_count", getattr(cfg, "n_routed_experts", None) or cfg.num_experts)
@@ -331,7 +343,29 @@ NAMES = {
     "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp", "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
     "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
+    "mlp.router": "ffn_gate_inp",
 }
+
+
+def write_gpt_oss_part(out, prefix, part, values):
+    """What this family has of its own; False: it is as in others."""
+    if part == "post_attention_layernorm.weight":
+        out.tensor(prefix + "post_attention_norm.weight", values)
+    elif part == "self_attn.sinks":
+        out.tensor(prefix + "attn_sinks.weight", values)
+    elif part in ("mlp.experts.gate_up_proj", "mlp.experts.gate_up_proj_bias"): # gate and up take turns
+        end = "bias" if part.endswith("bias") else "weight"
+        for i, target in enumerate(("gate", "up")):
+            half = values[..., i::2]
+            half = half.swapaxes(1, 2) if end == "weight" else half
+            out.tensor(f"{prefix}ffn_{target}_exps.{end}", half.copy())
+    elif part == "mlp.experts.down_proj":
+        out.tensor(prefix + "ffn_down_exps.weight", values.swapaxes(1, 2).copy())
+    elif part == "mlp.experts.down_proj_bias":
+        out.tensor(prefix + "ffn_down_exps.bias", values)
+    else:
+        return False
+    return True
 
 
 def write_tensors(out, model, cfg, old):
@@ -341,6 +375,8 @@ def write_tensors(out, model, cfg, old):
             out.tensor(NAMES[name], values)
             continue
         _, _, layer, part = name.split(".", 3)
+        if out.arch == "gpt-oss" and write_gpt_oss_part(out, f"blk.{layer}.", part, values):
+            continue
         stem, _, end = part.rpartition(".")
         if part.startswith("mlp.experts."):
             stem, end = part, "weight"
@@ -377,7 +413,7 @@ def make(folder, name):
     kind, arch, config = MODELS[name]
     dtypes = DTYPES.get(name, {})
     model, cfg, rng = make_model(kind, config, zlib.crc32(name.encode()), dtypes)
-    tokens, logits = choose_tokens(model, cfg, rng)
+    tokens, logits = choose_tokens(model, cfg, rng, LONG.get(name, N_TOKENS))
     old = name.endswith("-old")
     out = Writer(f"{folder}/{name}.gguf", arch, dtypes)
     write_keys(out, name, cfg)

@@ -44,7 +44,8 @@ static const struct tiny tiny_models[] = {
     {"deepseek2-lite", 5.6e-2, 0xffac207214ac30aa, 0x226a2bc5c406531a},
     {"mellum-bases", 2.7e-2, 0xf7aedae9743554e5, 0x9a8319d5484bc320}, // from here on: 2/3 of what mote itself shows
     {"mistral3-far", 2.3e-2, 0x72eb570e0ecca3bb, 0xaa7cddc000098441},
-    {"mistral4-far", 5.3e-2, 0x2bca474eba21dd07, 0x1d33bb91ca65f5f9},
+    {"mistral4-far", 6.9e-2, 0x53abf29e6758ee80, 0x612b5d94ed963448},
+    {"gpt-oss-long", 2.7e-2, 0x6c1d43880734393f, 0x20737548efdb131a},
     {"deepseek2-groups", 2.6e-2, 0x61620a2570e371f6, 0x7e760c5e72d1d33e},
     {"deepseek2-old", 0.28, 0xefbcf644d6f0cb81, 0xe559158152272883},
     {"deepseek2-blocks", 0.58, 0x311330c73188781f, 0x79bb7a05908ca56b},
