@@ -16,8 +16,12 @@ static void build(struct builder *builder)
         .activation = ACTIVATION_SILU,
         .routing = {.gating = gating == 2 ? GATING_SIGMOID : GATING_SOFTMAX, .group_best = gating == 1 ? 1 : 2},
     };
-    build_moe_options(builder, &moe);
-    build_decoder(builder, &(struct decoder_options){.mla = &mla, .moe = &moe});
+    struct decoder_options options = {.mla = &mla};
+    if (build_has_experts(builder)) {
+        build_moe_options(builder, &moe);
+        options.moe = &moe;
+    }
+    build_decoder(builder, &options);
 }
 
 const struct architecture arch_deepseek2 = {.name = "deepseek2", .build = build};

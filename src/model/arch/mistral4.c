@@ -7,8 +7,12 @@ static void build(struct builder *builder)
     struct mla_options mla;
     build_mla_options(builder, &mla);
     struct moe_options moe = {.activation = ACTIVATION_SILU, .routing = {.gating = GATING_SOFTMAX, .group_best = 2}};
-    build_moe_options(builder, &moe);
-    build_decoder(builder, &(struct decoder_options){.mla = &mla, .moe = &moe});
+    struct decoder_options options = {.mla = &mla};
+    if (build_has_experts(builder)) {
+        build_moe_options(builder, &moe);
+        options.moe = &moe;
+    }
+    build_decoder(builder, &options);
 }
 
 const struct architecture arch_mistral4 = {.name = "mistral4", .build = build};
