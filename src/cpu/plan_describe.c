@@ -13,6 +13,8 @@ static bool describe_ops(const struct plan *plan, const struct step *step, struc
         else
             buffer_append_format(json, "%s\"round to %s\"", comma, precision_name(plan->forms[op->form].precision));
     }
+    for (uint32_t i = 0; i < step->n_hiddens; i++, comma = ", ")
+        buffer_append_format(json, "%s\"%s\"", comma, step->route != NULL ? "mul_mat_id" : "matmul");
     for (uint32_t i = 0; i < step->n_products; i++, comma = ", ") {
         buffer_append_format(json, "%s\"%s\"", comma, op_get(step->products[i].node->op)->name);
         if (step->products[i].hidden != NO_INDEX || step->products[i].shared_hidden != NO_INDEX)
@@ -30,10 +32,10 @@ static bool describe_ops(const struct plan *plan, const struct step *step, struc
 }
 
 // One weight with its segments; gives its packed bytes.
-static double describe_weight(const struct plan *plan, const struct tensor *weight, const char *comma,
+static double describe_weight(const struct weights *described, const struct tensor *weight, const char *comma,
                               struct buffer *json)
 {
-    const struct cpu_weight *item = &plan->described.items[weight->index];
+    const struct cpu_weight *item = &described->items[weight->index];
     buffer_append_format(json, "%s{\"name\": \"%s\", \"dtype\": \"%s\", \"shape\": [", comma, weight->name,
                          dtype_get(weight->dtype)->name);
     for (uint32_t i = 0; i < weight->n_dims; i++)
@@ -47,14 +49,29 @@ static void describe_weights(const struct plan *plan, const struct step *step, s
     double bytes = 0;
     buffer_append_text(json, ", \"weights\": [");
     for (uint32_t i = 0; i < step->n_products; i++)
-        bytes += describe_weight(plan, plan->graph->weights[step->products[i].weight], i == 0 ? "" : ", ", json);
+        bytes +=
+            describe_weight(&plan->described, plan->graph->weights[step->products[i].weight], i == 0 ? "" : ", ", json);
     if (step->shared_source != NO_INDEX)
-        bytes += describe_weight(plan, step->products[0].node->sources[4], ", ", json);
+        bytes += describe_weight(&plan->described, step->products[0].node->sources[4], ", ", json);
     buffer_append_format(json, "], \"source\": \"%s\"", precision_name(plan->forms[step->source].precision));
     if (step->shared_source != NO_INDEX)
         buffer_append_format(json, ", \"shared_source\": \"%s\"",
                              precision_name(plan->forms[step->shared_source].precision));
     buffer_append_format(json, ", \"bytes\": %.0f", bytes);
+}
+
+// The first matrices of the adapters: what their sources are is F32 always.
+static void describe_hiddens(const struct plan *plan, const struct step *step, struct buffer *json)
+{
+    double bytes = 0;
+    const char *comma = "";
+    buffer_append_text(json, ", \"weights\": [");
+    for (uint32_t i = 0; i < step->n_hiddens; i++) {
+        const struct lora *lora = plan->hiddens[step->first_hidden + i].node->attributes.lora;
+        for (uint32_t t = 0; t < lora->n_terms; t++, comma = ", ")
+            bytes += describe_weight(&plan->described_adapters, lora->terms[t].first, comma, json);
+    }
+    buffer_append_format(json, "], \"source\": \"%s\", \"bytes\": %.0f", precision_name(PRECISION_F32), bytes);
 }
 
 bool cpu_plan_describe(const struct plan *plan, struct buffer *json)
@@ -77,6 +94,8 @@ bool cpu_plan_describe(const struct plan *plan, struct buffer *json)
         buffer_append_text(json, "]");
         if (step->n_products != 0)
             describe_weights(plan, step, json);
+        if (step->n_hiddens != 0)
+            describe_hiddens(plan, step, json);
         buffer_append_text(json, "}");
     }
     return buffer_append_text(json, "]");

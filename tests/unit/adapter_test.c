@@ -282,6 +282,8 @@ static void test_plan(void **state)
     assert_true(with.weights > without.weights && with.work > without.work);
     assert_int_equal(mote_model_describe(model, MOTE_PLAN, &params, &json, &error), MOTE_OK);
     assert_non_null(strstr(json, "\"kind\":\"lora\""));
+    assert_non_null(
+        strstr(json, "\"name\":\"blk.1.ffn_down_exps.weight.lora_a\",\"dtype\":\"f32\",\"shape\":[32,4,8]"));
     assert_non_null(strstr(json, "\"embed\",\"lora\""));
     assert_non_null(strstr(json, "\"matmul\",\"lora\",\"matmul\",\"lora\",\"matmul\",\"lora\""));
     assert_non_null(strstr(json, "\"mul_mat_id\",\"lora\",\"mul_mat_id\",\"lora\",\"swiglu\""));
