@@ -163,7 +163,7 @@ static const struct bad bad_keys[] = {
     {"qwen3moe", STATUS_UNSUPPORTED, {"router_logit_softcapping"}, {KEY(SET_F32, "router_logit_softcapping", 30)}},
     {"qwen3moe", STATUS_UNSUPPORTED, {"attention.causal"}, {KEY(SET_BOOL, "attention.causal", 0)}},
     {"qwen3moe", STATUS_UNSUPPORTED, {"ssm.conv_kernel"}, {KEY(SET_U32, "ssm.conv_kernel", 4)}},
-    {"glm4moe",
+    {"qwen3moe",
      STATUS_UNSUPPORTED,
      {"rope.dimension_sections"},
      {{.kind = SET_BOOLS, .name = "rope.dimension_sections", .text = "1110"}}},
@@ -351,6 +351,8 @@ static void test_files_of_the_wild(void **state)
     static const struct edit no_multiplier[] = {KEY(SET_F32, "rope.scaling.yarn_log_multiplier", 0), {0}};
     static const struct edit states[] = {
         KEY(SET_U32, "ssm.conv_kernel", 4), KEY(SET_BOOL, "rope.scaling.finetuned", 1), {0}};
+    static const struct edit no_shared[] = {KEY(SET_U32, "expert_shared_feed_forward_length", 0), {0}};
+    static const struct edit sections[] = {{.kind = SET_BOOLS, .name = "rope.dimension_sections", .text = "1110"}, {0}};
     struct variant variant;
     open_good(&variant, "deepseek2", open_gating); // like V3: it has a bias that chooses
     assert_int_equal(routing_of(&variant)->gating, GATING_SIGMOID);
@@ -365,6 +367,12 @@ static void test_files_of_the_wild(void **state)
     variant_close(&variant);
     open_good(&variant, "mistral3", no_multiplier); // 0 is as if it were not there
     assert_true(fabs(variant.model.ropes[0].magnitude - (0.1 * log(4) + 1)) < 1e-6);
+    variant_close(&variant);
+
+    open_good(&variant, "qwen3moe", no_shared);
+    assert_null(variant_node(&variant, OP_MUL_MAT_ID_SUM, 0)->sources[4]);
+    variant_close(&variant);
+    open_good(&variant, "glm4moe", sections); // GLM 4.5V, without its images
     variant_close(&variant);
 
     open_good(&variant, "granite", states); // Granite 4, all of whose layers are attention

@@ -10,6 +10,8 @@ static void build(struct builder *builder)
         .attention = {.neox = true, .head_norms = has_norms ? HEAD_NORMS_EACH : HEAD_NORMS_NONE},
         .ffn_norm = "blk.%u.post_attention_norm.weight",
     };
+    // Models that see images turn parts of a head by positions of several dimensions, which for text are all the same.
+    build_skip_keys(builder, "rope.dimension_sections");
     build_decoder_options(builder, &options);
     struct moe_options moe = {.routing = {.gating = GATING_SIGMOID, .group_best = 2}};
     build_moe_options(builder, &moe);
