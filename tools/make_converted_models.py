@@ -57,6 +57,12 @@ MODELS = {
         head_dim=20, num_local_experts=5, num_experts_per_tok=2, rope_parameters=dict(
             rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
             original_max_position_embeddings=16))),
+    # The rotation of the published gpt-oss models, whose range of pairs is not rounded; no biases of attention.
+    "gpt-oss-published": ("GptOss", dict(
+        hidden_size=40, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=64,
+        num_local_experts=4, num_experts_per_tok=2, sliding_window=8, attention_bias=False, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, original_max_position_embeddings=4096,
+                             beta_fast=32.0, beta_slow=1.0, truncate=False))),
     # A log multiplier of 0: YaRN's magnitude is in cosines and sines.
     "mistral3-zero": ("Ministral3", dict(
         hidden_size=48, intermediate_size=72, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, head_dim=48,

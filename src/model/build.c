@@ -327,7 +327,7 @@ static void read_scaling(struct builder *builder, struct rope_scaling *scaling)
     }
 }
 
-uint32_t build_rope(struct builder *builder, float base, bool scaled)
+uint32_t build_rope(struct builder *builder, float base, enum rope_use use)
 {
     if (builder->graph->error.status != STATUS_OK)
         return 0;
@@ -337,7 +337,8 @@ uint32_t build_rope(struct builder *builder, float base, bool scaled)
         return 0;
     }
     struct rope_scaling scaling = {.type = ROPE_SCALING_NONE};
-    if (scaled) {
+    if (use != ROPE_UNSCALED) {
+        scaling.unrounded = use == ROPE_SCALED_UNROUNDED;
         read_scaling(builder, &scaling);
         scaling.factors = read_rope_factors(builder);
     }

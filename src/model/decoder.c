@@ -6,9 +6,10 @@ void build_decoder_options(struct builder *builder, struct decoder_options *opti
 {
     float base = build_f32(builder, "rope.freq_base", 10000);
     float window_base = build_f32(builder, "rope.freq_base_swa", base);
-    options->attention.rope = options->window_rope = build_rope(builder, base, true);
+    enum rope_use use = options->yarn_unrounded ? ROPE_SCALED_UNROUNDED : ROPE_SCALED;
+    options->attention.rope = options->window_rope = build_rope(builder, base, use);
     if (builder->h->window != 0 && (window_base != base || options->window_unscaled))
-        options->window_rope = build_rope(builder, window_base, !options->window_unscaled);
+        options->window_rope = build_rope(builder, window_base, options->window_unscaled ? ROPE_UNSCALED : use);
     options->attention.scale = build_f32(builder, "attention.scale", 0);
     if (options->attention.scale < 0)
         build_fail(builder, STATUS_INVALID, "%s.attention.scale is %g, but it must not be negative",

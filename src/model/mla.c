@@ -55,7 +55,7 @@ void build_mla_options(struct builder *builder, struct mla_options *options)
           "be between 1 and 4096");
     options->score_scale = score_scale(builder, key_length);
     options->temperature = build_temperature(builder);
-    options->rope = build_rope(builder, build_f32(builder, "rope.freq_base", 10000), true);
+    options->rope = build_rope(builder, build_f32(builder, "rope.freq_base", 10000), ROPE_SCALED);
 }
 
 // weight x, and its bias where the file has one (added later: see build_mla).

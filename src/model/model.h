@@ -115,8 +115,13 @@ void build_check_unread(struct builder *builder);
 struct tensor *build_embedding(struct builder *builder);
 void build_head(struct builder *builder, struct tensor *x);
 
-// A rotation from base and the keys rope.scaling.*; its index.
-uint32_t build_rope(struct builder *builder, float base, bool scaled);
+enum rope_use {
+    ROPE_UNSCALED,
+    ROPE_SCALED,           // by the keys rope.scaling.*
+    ROPE_SCALED_UNROUNDED, // likewise; YaRN's range of pairs is not rounded
+};
+// A rotation from base; its index.
+uint32_t build_rope(struct builder *builder, float base, enum rope_use use);
 
 enum head_norms {
     HEAD_NORMS_NONE,
@@ -199,6 +204,7 @@ struct decoder_options {
     struct attention_options attention; // of the layers that see all positions
     uint32_t window_rope;               // the rotation of layers with a window
     bool window_unscaled;               // rope.scaling.* is not for them
+    bool yarn_unrounded;                // see enum rope_use
     uint32_t window_period;             // see build_layer_has_window
     const struct mla_options *mla;      // NULL: attention; else latent attention in its place
     const struct moe_options *moe;      // NULL: no layer has experts
@@ -208,7 +214,7 @@ struct decoder_options {
     float logit_scale;                  // of the logits; 0: 1
 };
 // Rotations and the scale of the scores from the keys rope.freq_base, rope.freq_base_swa, rope.scaling.* and
-// attention.scale; window_unscaled is set before.
+// attention.scale; window_unscaled and yarn_unrounded are set before.
 void build_decoder_options(struct builder *builder, struct decoder_options *options);
 void build_decoder(struct builder *builder, const struct decoder_options *options);
 

@@ -17,8 +17,12 @@ static double pair_of_turns(const struct rope *rope, double base, double context
 // YaRN keeps fast pairs, divides slow ones by the factor, and blends linearly between the two.
 static void scale_yarn(struct rope *rope, double base, const struct rope_scaling *scaling)
 {
-    double low = floor(pair_of_turns(rope, base, scaling->original_context, scaling->beta_fast));
-    double high = ceil(pair_of_turns(rope, base, scaling->original_context, scaling->beta_slow));
+    double low = pair_of_turns(rope, base, scaling->original_context, scaling->beta_fast);
+    double high = pair_of_turns(rope, base, scaling->original_context, scaling->beta_slow);
+    if (!scaling->unrounded) {
+        low = floor(low);
+        high = ceil(high);
+    }
     low = low < 0 ? 0 : low;
     high = high > rope->n_rot - 1.0 ? rope->n_rot - 1.0 : high;
     double width = high == low ? 0.001 : high - low; // negative where the betas are the wrong way round: then as given

@@ -18,6 +18,7 @@ struct rope_scaling {
     double factor;                           // the context is this many times the original one
     double original_context;                 // YaRN
     double beta_fast, beta_slow, ext_factor; // YaRN
+    bool unrounded;                          // YaRN: the range of pairs is not rounded outwards
     double attention_factor;                 // YaRN: the magnitude; 0: the paper's, 0.1 ln(factor) + 1
     double attn_factor;                      // YaRN: multiplies that
     const float *factors;                    // [n_rot / 2] divisors of the frequencies (Llama 3), or NULL

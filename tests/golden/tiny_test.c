@@ -54,6 +54,7 @@ static const struct tiny tiny_models[] = {
     {"glm4moe-plain", 3.2e-2, 0xad4d01e6eb411269, 0xe1972f58ece7bbbc},
     {"deepseek2-glm", 2.1e-2, 0xb2277276597c8a35, 0xd2a40ef83bc845d4},
     {"mixtral-pieces", 4.3e-2, 0x956c27cbf05e839d, 0x24e7d1d7e9d9f498},
+    {"gpt-oss-published", 2.9e-2, 0xebd6335c4870b802, 0xa1611e7d16c10117},
     {"mistral3-zero", 2.0e-2, 0xf33cfacf96f65d3f, 0xe56c17bc1b442c52},
 };
 

@@ -10,7 +10,7 @@ static void build(struct builder *builder)
     struct graph *graph = builder->graph;
     // Global layers turn slowly, and scaled where the file says so; window layers turn at their own base.
     struct attention_options global = {
-        .rope = build_rope(builder, build_f32(builder, "rope.freq_base", 1000000), true),
+        .rope = build_rope(builder, build_f32(builder, "rope.freq_base", 1000000), ROPE_SCALED),
         .neox = true,
         .head_norms = HEAD_NORMS_EACH,
     };
@@ -18,7 +18,7 @@ static void build(struct builder *builder)
         global.scale = (float)(1 / sqrt((double)h->n_embd / h->n_head));
     global.scale = build_f32(builder, "attention.scale", global.scale);
     struct attention_options local = global;
-    local.rope = build_rope(builder, build_f32(builder, "rope.freq_base_swa", 10000), false);
+    local.rope = build_rope(builder, build_f32(builder, "rope.freq_base_swa", 10000), ROPE_UNSCALED);
     local.window = h->window;
 
     struct tensor *x = build_embedding(builder); // [n_embd, rows]
