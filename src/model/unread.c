@@ -18,11 +18,13 @@ static const struct meaning meanings[] = {
     {"altup.", "alternating updates", false},
     {"attention.causal", "attention to later positions", true},
     {"attention.clamp_kqv", "bounds of q, k and v", false},
+    {"attention.compress_ratios", "compressed attention", false},
     {"attention.indexer.", "an indexer that selects positions", false},
     {"attention.key_length_mla", "latent attention (MLA)", false},
     {"attention.key_length_swa", "heads of another size in layers with a window", false},
     {"attention.kv_lora_rank", "latent attention (MLA)", false},
     {"attention.max_alibi_bias", "ALiBi instead of rotations", false},
+    {"attention.output_lora_rank", "an output projection of two steps", false},
     {"attention.output_scale", "a scale of the attention's output", true},
     {"attention.relative_buckets_count", "relative positions", false},
     {"attention.scale", "a scale of the scores", false},
@@ -30,18 +32,24 @@ static const struct meaning meanings[] = {
     {"attention.sliding_window", "a sliding window", false},
     {"attention.temperature_scale", "a temperature that grows with the position", false},
     {"attention.value_length_swa", "heads of another size in layers with a window", false},
+    {"attention.value_scale", "a scale of the values", true},
     {"attn_logit_softcapping", "a cap on attention scores", false},
     {"embedding_length_per_layer_input", "embeddings of each layer", false},
     {"embedding_scale", "a scale of the embedding", true},
+    {"expert_chunk_feed_forward_length", "chunks of experts", false},
     {"expert_count", "experts", false},
     {"expert_group_scale", "a scale of groups of experts", true},
     {"final_logit_softcapping", "a cap on logits", false},
     {"full_attention_interval", "layers without attention", true},
+    {"hash_layer_count", "experts chosen by the token", false},
+    {"hidden_activation", "another activation", false},
     {"hyper_connection.", "hyper-connections", false},
     {"kda.", "layers with a state", false},
     {"logit_scale", "a scale of the logits", true},
     {"moe_latent_size", "experts of another width", false},
     {"n_deepstack_layers", "inputs from images in several layers", false},
+    {"num_loops", "layers that are run several times", true},
+    {"rescale_every_n_layers", "halving every few layers", false},
     {"residual_scale", "a scale of what each block adds", true},
     {"rope.dimension_count_swa", "another rotation in layers with a window", false},
     {"rope.dimension_sections", "positions of several dimensions", false},
@@ -53,6 +61,7 @@ static const struct meaning meanings[] = {
     {"ssm.", "layers with a state", false},
     {"swiglu_clamp_exp", "bounds of the experts' activation", false},
     {"swiglu_clamp_shexp", "bounds of the shared expert's activation", false},
+    {"swin_norm", "norms in other places", false},
     {"token_shift_count", "token shift", false},
     {"use_parallel_residual", "attention and feed-forward in parallel", false},
     {"wkv.", "layers with a state", false},
@@ -93,6 +102,8 @@ static void check_key(struct builder *builder, const struct gguf_value *value, c
         if (!key_means(key, &meanings[i]))
             continue;
         bool causal = strcmp(key, "attention.causal") == 0; // false asks for something
+        if (value->type == GGUF_STRING && strcmp(value->string.text, "silu") == 0)
+            return; // hidden_activation: the one of all families here
         if (causal ? is_one(value) : gguf_value_is_zero(value) || (meanings[i].neutral_one && is_one(value)))
             return;
         if (repeats(builder->h, key, value))
