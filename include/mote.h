@@ -231,8 +231,8 @@ MOTE_API size_t mote_session_n_tokens(const mote_session *session);
 /* Forgets all tokens. */
 MOTE_API void mote_session_clear(mote_session *session);
 /*
- * How much of each of the engine's adapters this session has, in the engine's order: scales[n_adapters], finite; 0: off.
- * MOTE_INVALID where the session has tokens (they went through with the scales before: clear it first).
+ * How much of each of the engine's adapters this session has, in the engine's order: scales[n_adapters], finite; 0:
+ * off. MOTE_INVALID where the session has tokens (they went through with the scales before: clear it first).
  */
 MOTE_API mote_status mote_session_set_adapters(mote_session *session, const float *scales, size_t n_scales,
                                                mote_error *error);
