@@ -11,7 +11,7 @@
 #define LLAMA TEST_DATA "/models/llama.gguf"
 #define GEMMA TEST_DATA "/models/gemma3.gguf" // windows of 8
 
-enum { N_VOCAB_MAX = 1024, N_TOKENS = 300 };
+enum { N_VOCAB_MAX = 1024, N_TOKENS = 300, N_SESSIONS = 3, N_TOGETHER = 40 };
 
 static mote_error error;
 
@@ -263,12 +263,81 @@ static void test_windows_over_thousands(void **state)
     mote_model_close(model);
 }
 
+// Logits of all tokens of each input of a run, by input and token.
+struct all {
+    float *values; // [n_inputs][N_TOGETHER][n_vocab]
+    size_t n_vocab;
+    size_t done[N_SESSIONS]; // tokens that earlier runs gave
+};
+
+static int keep_all(void *user, size_t input, size_t index, const float *logits)
+{
+    struct all *all = user;
+    memcpy(all->values + (input * N_TOGETHER + all->done[input] + index) * all->n_vocab, logits,
+           all->n_vocab * sizeof(float));
+    return 0;
+}
+
+// All sessions' tokens: each session by itself, a token at a time, or all in one run, each as many as is its turn.
+static void run_sessions(mote_engine *engine, bool together, const int32_t *tokens, struct all *all)
+{
+    static const size_t steps[N_SESSIONS] = {1, 4, 9};
+    mote_input inputs[N_SESSIONS];
+    memset(all->done, 0, sizeof(all->done));
+    for (size_t s = 0; s < N_SESSIONS; s++)
+        inputs[s] = (mote_input){.session = make_session(engine), .want = MOTE_WANT_ALL};
+    for (size_t left = N_SESSIONS * N_TOGETHER; left > 0;) {
+        for (size_t s = 0; s < N_SESSIONS; s++) {
+            size_t rest = N_TOGETHER - all->done[s], step = together ? steps[s] : 1;
+            inputs[s].tokens = tokens + 50 * s + all->done[s];
+            inputs[s].n_tokens = rest < step ? rest : step;
+            left -= inputs[s].n_tokens;
+        }
+        if (mote_engine_run(engine, inputs, N_SESSIONS, keep_all, all, &error) != MOTE_OK)
+            fail_msg("%s", error.message);
+        for (size_t s = 0; s < N_SESSIONS; s++)
+            all->done[s] += inputs[s].n_tokens;
+    }
+    for (size_t s = 0; s < N_SESSIONS; s++)
+        mote_session_destroy(inputs[s].session);
+}
+
+// Rows of several sessions meet in one expert's product; what a session is answered does not depend on the others.
+static void test_experts_of_sessions_together(void **state)
+{
+    static const char *const names[] = {"mixtral", "qwen2moe", "gpt-oss", "glm4moe", "deepseek2", "mistral4"};
+    (void)state;
+    int32_t tokens[N_TOKENS];
+    fill_tokens(tokens);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char path[512];
+        snprintf(path, sizeof(path), "%s/models/%s.gguf", TEST_DATA, names[i]);
+        mote_model *model = open_model(path);
+        mote_engine *alone = make_engine(model, N_TOGETHER, 1, N_SESSIONS);
+        mote_engine *together = make_engine(model, N_TOGETHER, 11, N_SESSIONS);
+        struct all a = {.n_vocab = mote_model_n_vocab(model)}, b = a;
+        size_t bytes = N_SESSIONS * N_TOGETHER * a.n_vocab * sizeof(float);
+        a.values = malloc(bytes);
+        b.values = malloc(bytes);
+        assert_true(a.values != NULL && b.values != NULL);
+        run_sessions(alone, false, tokens, &a);
+        run_sessions(together, true, tokens, &b);
+        if (memcmp(a.values, b.values, bytes) != 0)
+            fail_msg("%s: sessions together are answered otherwise than alone", names[i]);
+        free(a.values);
+        free(b.values);
+        mote_engine_destroy(alone);
+        mote_engine_destroy(together);
+        mote_model_close(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_inputs_without_tokens),  cmocka_unit_test(test_small_contexts),
         cmocka_unit_test(test_stopped_runs),           cmocka_unit_test(test_two_engines_at_once),
-        cmocka_unit_test(test_windows_over_thousands),
+        cmocka_unit_test(test_windows_over_thousands), cmocka_unit_test(test_experts_of_sessions_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
