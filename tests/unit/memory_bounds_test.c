@@ -93,7 +93,9 @@ static uint8_t *filled(size_t bytes)
 
 static struct slot *slot_at(struct plan *plan, size_t i)
 {
-    size_t n_values = plan->graph->n_values;
+    size_t n_values = plan->graph->n_values, n_forms = plan->n_forms;
+    if (i >= n_values + n_forms)
+        return &plan->hiddens[i - n_values - n_forms].slot;
     return i < n_values ? &plan->slots[i] : &plan->forms[i - n_values].slot;
 }
 
@@ -107,7 +109,7 @@ static size_t slot_bytes(const struct plan *plan, const struct slot *slot)
 static void spread_slots(struct plan *plan, uint8_t *memory, size_t *shared, uint8_t *private, size_t *private_bytes,
                          struct guards *guards)
 {
-    for (size_t i = 0; i < plan->graph->n_values + plan->n_forms; i++) {
+    for (size_t i = 0; i < plan->graph->n_values + plan->n_forms + plan->n_hiddens; i++) {
         struct slot *slot = slot_at(plan, i);
         if (!slot->used)
             continue;
@@ -120,6 +122,7 @@ static void spread_slots(struct plan *plan, uint8_t *memory, size_t *shared, uin
 static void spread(struct plan *plan, size_t n_pages[MAX_KV_KINDS], struct guards *guards)
 {
     size_t shared = 0, private = 0, scratch = plan->scratch_bytes, pairs = plan->pairs_bytes;
+    size_t lora = plan->lora_bytes;
     spread_slots(plan, NULL, &shared, NULL, &private, guards);
     free(plan->memory);
     free(plan->thread_memory);
@@ -131,8 +134,9 @@ static void spread(struct plan *plan, size_t n_pages[MAX_KV_KINDS], struct guard
     plan->private_bytes = private;
     plan->pairs_bytes = pairs + GUARD;
     plan->scratch_bytes = scratch + GUARD;
-    plan->thread_bytes =
-        round_up(plan->private_bytes, 4096) + round_up(plan->pairs_bytes, 4096) + round_up(plan->scratch_bytes, 4096);
+    plan->lora_bytes = lora + GUARD;
+    plan->thread_bytes = round_up(plan->private_bytes, 4096) + round_up(plan->pairs_bytes, 4096) +
+                         round_up(plan->scratch_bytes, 4096) + round_up(plan->lora_bytes, 4096);
     plan->thread_memory = filled(plan->thread_bytes * plan->device->n_threads);
     for (size_t t = 0; t < plan->device->n_threads; t++) {
         uint8_t *memory = plan->thread_memory + t * plan->thread_bytes;
@@ -140,7 +144,9 @@ static void spread(struct plan *plan, size_t n_pages[MAX_KV_KINDS], struct guard
         spread_slots(plan, plan->memory, &shared, memory, &private, guards);
         memory += round_up(plan->private_bytes, 4096);
         guards->at[guards->n++] = memory + pairs;
-        guards->at[guards->n++] = memory + round_up(plan->pairs_bytes, 4096) + scratch;
+        memory += round_up(plan->pairs_bytes, 4096);
+        guards->at[guards->n++] = memory + scratch;
+        guards->at[guards->n++] = memory + round_up(plan->scratch_bytes, 4096) + lora;
     }
     for (uint32_t kind = 0; kind < plan->n_kinds; kind++) {
         size_t bytes = n_pages[kind] * plan->kinds[kind].page_bytes;
@@ -150,7 +156,8 @@ static void spread(struct plan *plan, size_t n_pages[MAX_KV_KINDS], struct guard
     }
 }
 
-static void check(mote_model *model, const struct choice *choice, const char *what)
+// n_adapters of the adapters that the tests' data has for qwen3moe-tiny.
+static void check(mote_model *model, const struct choice *choice, size_t n_adapters, const char *what)
 {
     mote_engine_params params;
     mote_engine_params_default(&params);
@@ -160,6 +167,10 @@ static void check(mote_model *model, const struct choice *choice, const char *wh
     params.n_logits = 3;
     params.precision = choice->precision;
     params.kv = choice->kv;
+    static const mote_adapter adapters[] = {{TEST_DATA "/lora/qwen3moe-tiny.lora-attention.gguf", 1},
+                                            {TEST_DATA "/lora/qwen3moe-tiny.lora-experts.gguf", 0.5f}};
+    params.adapters = adapters;
+    params.n_adapters = n_adapters;
     mote_engine *engine = NULL;
     mote_status status = mote_engine_create(model, &params, &engine, &error);
     if (status == MOTE_UNSUPPORTED && choice->kv == MOTE_KV_Q8_0)
@@ -189,7 +200,7 @@ static void check(mote_model *model, const struct choice *choice, const char *wh
     mote_engine_destroy(engine);
 }
 
-static void check_file(const char *path, const char *what)
+static void check_file(const char *path, size_t n_adapters, const char *what)
 {
     static const struct choice choices[] = {
         {NULL, MOTE_KV_F16, 1},  {NULL, MOTE_KV_F16, 3}, {NULL, MOTE_KV_Q8_0, 2},
@@ -199,7 +210,7 @@ static void check_file(const char *path, const char *what)
     if (mote_model_open(path, NULL, &model, &error) != MOTE_OK)
         fail_msg("%s", error.message);
     for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++)
-        check(model, &choices[i], what);
+        check(model, &choices[i], n_adapters, what);
     mote_model_close(model);
 }
 
@@ -214,8 +225,15 @@ static void test_tiny_models(void **state)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char path[512];
         snprintf(path, sizeof(path), "%s/models/%s.gguf", TEST_DATA, names[i]);
-        check_file(path, names[i]);
+        check_file(path, 0, names[i]);
     }
+}
+
+static void test_adapters(void **state)
+{
+    (void)state;
+    check_file(TEST_DATA "/lora/qwen3moe-tiny.gguf", 1, "an adapter of attention");
+    check_file(TEST_DATA "/lora/qwen3moe-tiny.gguf", 2, "adapters of attention and of experts");
 }
 
 static void check_variant(const char *name, const struct edit *edits, const char *what)
@@ -229,7 +247,7 @@ static void check_variant(const char *name, const struct edit *edits, const char
     snprintf(path, sizeof(path), "%s/variant.gguf", folder);
     variant_write(base, edits, path);
     gguf_close(base);
-    check_file(path, what);
+    check_file(path, 0, what);
     unlink(path);
     rmdir(folder);
 }
@@ -257,6 +275,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tiny_models),
+        cmocka_unit_test(test_adapters),
         cmocka_unit_test(test_all_experts_used),
         cmocka_unit_test(test_one_expert_used),
     };
