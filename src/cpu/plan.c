@@ -103,7 +103,8 @@ static uint32_t count_units(const struct step *step)
         n_units = n_heads > n_units ? n_heads : n_units;
     }
     for (size_t i = 0; i < step->n_ops; i++) {
-        if (n_units % head_op_n_heads(step->ops[i].node) != 0)
+        uint32_t n_heads = head_op_n_heads(step->ops[i].node);
+        if (n_heads == 0 || n_units % n_heads != 0)
             return 1;
     }
     return n_units % n_kv == 0 ? n_units : 1;

@@ -178,14 +178,15 @@ static void run_split(const struct worker *worker, const struct step *step, size
     const struct plan *plan = worker->plan;
     uint32_t n_kv = step->attention->attributes.n_kv_head;
     struct item item = make_item(worker, step, row, 0);
+    uint32_t group = item.group > 1 ? item.group : 1; // never 0
     size_t floats = state_floats(&item), head_floats = floats * MAX_SPLIT_CHUNKS;
     float *scratch = (float *)(void *)worker->scratch;
     for (uint32_t wave = item.first; wave < item.end;) {
         uint32_t held = wave == item.first ? 0 : 1; // the state merged so far
         uint32_t n = item.end - wave;
         n = n < MAX_SPLIT_CHUNKS - held ? n : MAX_SPLIT_CHUNKS - held;
-        uint32_t parts = group_parts(item.group, (size_t)n * n_kv, worker->n_threads);
-        item.n_q = item.group / parts;
+        uint32_t parts = group_parts(group, (size_t)n * n_kv, worker->n_threads);
+        item.n_q = group / parts;
         size_t begin, end;
         pool_share((size_t)n * n_kv * parts, worker->index, worker->n_threads, &begin, &end);
         for (size_t i = begin; i < end; i++) {
@@ -199,10 +200,10 @@ static void run_split(const struct worker *worker, const struct step *step, size
             attend(worker, &item, &seen, &state, scratch);
         }
         pool_barrier(plan->device->pool);
-        pool_share((size_t)n_kv * item.group, worker->index, worker->n_threads, &begin, &end);
+        pool_share((size_t)n_kv * group, worker->index, worker->n_threads, &begin, &end);
         for (size_t head = begin; head < end; head++) {
-            item.kv_head = (uint32_t)(head / item.group);
-            uint32_t h = (uint32_t)(head % item.group);
+            item.kv_head = (uint32_t)(head / group);
+            uint32_t h = (uint32_t)(head % group);
             float *memory = plan->partials + item.kv_head * head_floats;
             struct state into = state_at(memory, &item);
             for (size_t chunk = 1; chunk < n + held; chunk++) {

@@ -134,9 +134,11 @@ static void folder_make(struct folder *folder)
 {
     snprintf(folder->path, sizeof(folder->path), "/tmp/mote-lora-XXXXXX");
     assert_non_null(mkdtemp(folder->path));
+    char path[sizeof(folder->path)]; // apart from what is written, as snprintf wants it
+    memcpy(path, folder->path, sizeof(path));
     for (int i = 0; i < 2; i++)
-        snprintf(folder->adapters[i], sizeof(folder->adapters[i]), "%s/adapter%d.gguf", folder->path, i);
-    snprintf(folder->merged, sizeof(folder->merged), "%s/merged.gguf", folder->path);
+        snprintf(folder->adapters[i], sizeof(folder->adapters[i]), "%s/adapter%d.gguf", path, i);
+    snprintf(folder->merged, sizeof(folder->merged), "%s/merged.gguf", path);
 }
 
 static void folder_remove(const struct folder *folder)
