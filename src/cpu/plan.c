@@ -90,6 +90,11 @@ uint32_t head_op_n_heads(const struct node *node)
     return (uint32_t)(node->result->ne[0] / width);
 }
 
+static bool divides(uint32_t n, uint32_t of)
+{
+    return n > 0 && of % n == 0;
+}
+
 // As many units as the value of the most heads has, so that threads share the work of a single row too. Each op's heads
 // must be cut evenly, and no unit may need what another one of the same step makes (a head that all others take).
 static uint32_t count_units(const struct step *step)
@@ -103,8 +108,7 @@ static uint32_t count_units(const struct step *step)
         n_units = n_heads > n_units ? n_heads : n_units;
     }
     for (size_t i = 0; i < step->n_ops; i++) {
-        uint32_t n_heads = head_op_n_heads(step->ops[i].node);
-        if (n_heads == 0 || n_units % n_heads != 0)
+        if (!divides(head_op_n_heads(step->ops[i].node), n_units))
             return 1;
     }
     return n_units % n_kv == 0 ? n_units : 1;
