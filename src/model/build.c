@@ -296,9 +296,9 @@ static void read_scaling(struct builder *builder, struct rope_scaling *scaling)
         scaling->factor = 1;
     }
     if (strcmp(type.text, "yarn") == 0) {
-        uint32_t context = build_u32(builder, "rope.scaling.original_context_length", builder->h->n_context);
+        uint32_t context = build_u32(builder, "rope.scaling.original_context_length", 0);
         scaling->type = ROPE_SCALING_YARN;
-        scaling->original_context = context == 0 ? 1 : context;
+        scaling->original_context = context == 0 ? builder->h->n_context : context;
         scaling->beta_fast = (double)build_f32(builder, "rope.scaling.yarn_beta_fast", 0);
         scaling->beta_slow = (double)build_f32(builder, "rope.scaling.yarn_beta_slow", 0);
         if (scaling->beta_fast == 0) // 0 is the default, as the models' definitions have it
@@ -314,6 +314,9 @@ static void read_scaling(struct builder *builder, struct rope_scaling *scaling)
         if (!(scaling->beta_fast > 0 && scaling->beta_slow > 0))
             build_fail(builder, STATUS_INVALID, "%s.rope.scaling.yarn_beta_fast and _slow must be positive",
                        builder->h->architecture);
+        if (scaling->attention_factor < 0) // 0: the paper's
+            build_fail(builder, STATUS_INVALID, "%s.rope.scaling.yarn_attn_factor is %g, but it must not be negative",
+                       builder->h->architecture, scaling->attention_factor);
     } else if (strcmp(type.text, "linear") == 0 ||
                (strcmp(type.text, "none") == 0 && gguf_find(builder->gguf, key) == NULL && factor != 1)) {
         scaling->type = ROPE_SCALING_LINEAR; // a factor without a type is linear: older files

@@ -17,9 +17,11 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const model_names[] = {
-    "mixtral",      "qwen2moe",     "qwen3moe",      "olmoe",          "granitemoe", "mellum",
-    "gpt-oss",      "glm4moe",      "gpt-oss-mxfp4", "mistral4",       "deepseek2",  "deepseek2-groups",
-    "mellum-bases", "mistral4-far", "mistral3",      "deepseek2-lite",
+    "mixtral",        "qwen2moe",          "qwen3moe",         "olmoe",          "granitemoe",
+    "mellum",         "gpt-oss",           "glm4moe",          "gpt-oss-mxfp4",  "mistral4",
+    "deepseek2",      "deepseek2-groups",  "mellum-bases",     "mistral4-far",   "mistral3",
+    "deepseek2-lite", "deepseek2-old",     "deepseek2-blocks", "mixtral-pieces", "qwen2moe-dense",
+    "granite4",       "gpt-oss-published",
 };
 
 // Tensors and keys that some family has and another may be given. Shapes by letter: e experts, n the model's width, f

@@ -219,8 +219,10 @@ static void check_file(const char *path, size_t n_adapters, const char *what)
 static void test_tiny_models(void **state)
 {
     static const char *const names[] = {
-        "llama",   "gemma3",        "mixtral", "qwen2moe", "qwen3moe",  "olmoe",        "granitemoe",   "mellum",
-        "gpt-oss", "gpt-oss-mxfp4", "glm4moe", "mistral4", "deepseek2", "mistral3-far", "mistral4-far", "mellum-bases"};
+        "llama",          "gemma3",         "mixtral",      "qwen2moe",         "qwen3moe",      "olmoe",
+        "granitemoe",     "mellum",         "gpt-oss",      "gpt-oss-mxfp4",    "glm4moe",       "mistral4",
+        "deepseek2",      "mistral3-far",   "mistral4-far", "mellum-bases",     "deepseek2-old", "deepseek2-blocks",
+        "mixtral-pieces", "qwen2moe-dense", "granite4",     "gpt-oss-published"};
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char path[512];

@@ -48,6 +48,7 @@ static const struct bad {
     {"mistral3",
      {"mistral3.attention.temperature_scale", "original_context_length"},
      {NO("rope.scaling.original_context_length")}},
+    {"mistral4", {"mistral4.rope.scaling.yarn_attn_factor is -1"}, {F32("rope.scaling.yarn_attn_factor", -1)}},
     {"llama", {"llama.attention.temperature_scale"}, {F32("attention.temperature_scale", 0.1)}},
     {"qwen3", {"qwen3.attention.kv_lora_rank"}, {U32("attention.kv_lora_rank", 32)}},
 };
