@@ -137,14 +137,24 @@ static void store_tile(const struct worker *worker, const struct form *form, con
     memcpy(values + tile->begin, h, tile->n * sizeof(float));
 }
 
+// A tile of a value, where the value is kept.
+static void keep_tile(const struct worker *worker, const struct tensor *value, const struct tile_row *tile,
+                      const float *outputs, size_t row)
+{
+    if (worker->plan->slots[value->index].used)
+        memcpy(worker_value(worker, value, row) + tile->begin, outputs, tile->n * sizeof(float));
+}
+
 void cpu_finish_tile(const struct worker *worker, const struct step *step, const struct tile_row *tile, size_t row)
 {
     const struct plan *plan = worker->plan;
-    if (step->glu != NULL)
-        cpu_glu(plan->device->kernels, &step->glu->attributes, tile->gate, tile->up, tile->n, tile->gate);
-    const struct tensor *result = step->glu != NULL ? step->glu->result : step->products[0].result;
-    if (plan->slots[result->index].used)
-        memcpy(worker_value(worker, result, row) + tile->begin, tile->gate, tile->n * sizeof(float));
+    if (step->glu == NULL) { // the products themselves
+        for (uint32_t p = 0; p < step->n_products; p++)
+            keep_tile(worker, step->products[p].result, tile, p == 0 ? tile->gate : tile->up, row);
+        return;
+    }
+    cpu_glu(plan->device->kernels, &step->glu->attributes, tile->gate, tile->up, tile->n, tile->gate);
+    keep_tile(worker, step->glu->result, tile, tile->gate, row);
     if (step->out_form != NO_INDEX) {
         const struct form *form = &plan->forms[step->out_form];
         store_tile(worker, form, tile, worker_row(worker, &form->slot, row));

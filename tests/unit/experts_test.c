@@ -26,6 +26,7 @@ struct setting {
     struct routing routing;
     enum activation activation;
     bool scales, biases, shared_gate, before, one_projection;
+    bool apart; // the products have another reader, so that no gated unit is made where they are
     float size; // of the up projections: how far the hidden units go
 };
 
@@ -84,6 +85,12 @@ static const struct setting settings[] = {
      .routing = {.n_expert = 3, .n_used = 2},
      .activation = ACTIVATION_RELU,
      .one_projection = true},
+    {.name = "apart",
+     .dtype = DTYPE_Q8_0,
+     .n_embd = 64,
+     .n_ff = 96,
+     .routing = {.n_expert = 6, .n_used = 3},
+     .apart = true},
 };
 enum { N_SETTINGS = sizeof(settings) / sizeof(settings[0]) };
 
@@ -184,7 +191,10 @@ static void layer_open(struct layer *layer, const struct setting *setting, const
         gate = graph_add_id(graph, gate, layer->bias[0], route);
         up = graph_add_id(graph, up, layer->bias[1], route);
     }
-    struct tensor *y = graph_mul_mat_id_sum(graph, layer->down, glu(layer, gate, up), route, layer->scale[2],
+    struct tensor *hidden = glu(layer, gate, up);
+    if (setting->apart)
+        hidden = graph_add(graph, hidden, graph_scale(graph, gate, 0));
+    struct tensor *y = graph_mul_mat_id_sum(graph, layer->down, hidden, route, layer->scale[2],
                                             shared.weight == NULL ? NULL : &shared, setting->before);
     if (y != NULL && slots != NULL)
         y->producer->attributes.slots = slots;
