@@ -21,6 +21,11 @@ static inline bool checked_mul_size(size_t a, size_t b, size_t *product)
     return !__builtin_mul_overflow(a, b, product);
 }
 
+static inline size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 // The least multiple of `unit` (a power of two) at or above value; the caller knows that it fits.
 static inline size_t round_up(size_t value, size_t unit)
 {

@@ -79,8 +79,7 @@ static void transpose_halves(const uint16_t *in, size_t n, uint32_t first, uint3
 
 static size_t value_bytes(enum kv_dtype kv, size_t v_dim)
 {
-    static const size_t element[] = {[KV_DTYPE_F32] = 4, [KV_DTYPE_F16] = 2, [KV_DTYPE_Q8_0] = 1};
-    return element[kv] * KV_PAGE_POSITIONS * v_dim; // a multiple of 64
+    return kv_element_bytes(kv) * KV_PAGE_POSITIONS * v_dim; // a multiple of 64
 }
 
 size_t cpu_latent_bytes(enum kv_dtype kv, size_t v_dim)

@@ -86,6 +86,11 @@ struct step {
     uint32_t n_units;                 // HEADS: into how many parts the heads of a row are cut
 };
 
+static inline size_t kv_element_bytes(enum kv_dtype kv) // without scales
+{
+    return kv == KV_DTYPE_F32 ? 4 : kv == KV_DTYPE_F16 ? 2 : 1;
+}
+
 // Where one layer's keys and values lie within a page of its kind.
 struct kv_place {
     uint32_t kind;
@@ -163,11 +168,11 @@ enum status cpu_plan_run(struct plan *plan, const struct run *run, struct error 
 // into memory of its own: that is cheaper than a barrier.
 struct pairs {
     const struct tensor *route; // whose pairs these are; NULL: none yet
-    uint32_t n, n_active;
+    uint32_t n_active;
     uint32_t *start;  // [n_expert + 1]: the pairs of expert e are [start[e], start[e + 1])
     uint32_t *active; // [n_expert]: experts that have pairs, ascending
-    uint32_t *row;    // [n]
-    float *weight;    // [n]
+    uint32_t *row;    // of each pair
+    float *weight;    // of each pair
 };
 
 // What went wrong in the threads of a run, smallest layer first: (layer << 32 | what), UINT64_MAX: nothing.

@@ -93,11 +93,6 @@ enum status cpu_plan_lora(struct plan *plan, const struct node *node, struct err
     return STATUS_OK;
 }
 
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 // An unpacked panel, then either source rows of a first product or the second products and their sums.
 void cpu_lora_measure(struct plan *plan)
 {

@@ -159,11 +159,6 @@ static size_t rows_scratch(const struct step *step)
     return floats * sizeof(float);
 }
 
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 // The state of each row that goes over the pages together and one of a page, and behind them what attend takes, or the
 // zeros (v_dim of them) that are merged with a sink.
 static size_t attention_scratch(const struct plan *plan, const struct attributes *a)
@@ -242,9 +237,8 @@ static uint32_t kind_of_window(struct plan *plan, uint32_t window)
 // A head's keys, their scales, its values, their scales: see struct attention_chunk for the layouts.
 static size_t place_head(const struct plan *plan, const struct kv_layer *layer, struct kv_place *place)
 {
-    static const size_t element[] = {[KV_DTYPE_F32] = 4, [KV_DTYPE_F16] = 2, [KV_DTYPE_Q8_0] = 1};
     bool q8 = plan->params.kv == KV_DTYPE_Q8_0;
-    size_t bytes = element[plan->params.kv] * KV_PAGE_POSITIONS, scales = KV_PAGE_POSITIONS * sizeof(float);
+    size_t bytes = kv_element_bytes(plan->params.kv) * KV_PAGE_POSITIONS, scales = KV_PAGE_POSITIONS * sizeof(float);
     size_t at = bytes * layer->k_dim;
     place->k_scale = at;
     at += scales * (q8 ? layer->k_dim / 32 : 1);

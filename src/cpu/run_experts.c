@@ -55,7 +55,6 @@ const struct pairs *worker_pairs(const struct worker *worker, const struct tenso
             pairs->weight[pair] = ids[n_used + i];
         }
     }
-    pairs->n = sum;
     pairs->route = route;
     return pairs;
 }
@@ -203,8 +202,7 @@ size_t cpu_experts_sum_panel(const struct plan *plan, const struct step *step)
     size_t bytes = cpu_panel_scratch(source->precision, source->value->ne[0]);
     if (step->shared_source != NO_INDEX) {
         const struct form *shared = &plan->forms[step->shared_source];
-        size_t more = cpu_panel_scratch(shared->precision, shared->value->ne[0]);
-        bytes = more > bytes ? more : bytes;
+        bytes = max_size(bytes, cpu_panel_scratch(shared->precision, shared->value->ne[0]));
     }
     return bytes;
 }

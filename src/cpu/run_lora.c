@@ -64,12 +64,6 @@ static float *lora_rows(const struct worker *worker)
     return (float *)(void *)(worker->lora_scratch + worker->plan->lora_panel_bytes);
 }
 
-static void set_scales(float *row, size_t k)
-{
-    for (size_t s = 0; s < MAX_SEGMENTS; s++)
-        row[f32_row_scales(k) + s] = 1.0f;
-}
-
 // ---- first products ----
 
 // A panel of one term's first matrices, and where its rows begin within a hidden row.
@@ -125,14 +119,14 @@ static void first_product(const struct worker *worker, const struct unit *unit, 
         float *row = lora_rows(worker) + t * (stride / sizeof(float));
         size_t from = by_pair ? worker->pairs->row[first + t] : first + t;
         memcpy(row, worker_value(worker, x, from) + (by_head ? matrix * k : 0), k * sizeof(float));
-        set_scales(row, k);
+        f32_row_unscaled(row, k);
     }
     struct panel panel = cpu_panel(&aside, &packed, unit->panel, PRECISION_F32, n);
     float *y = (float *)(void *)(worker_row(worker, slot, first) + unit->offset);
     size_t y_stride = slot->row_bytes / sizeof(float);
     cpu_panel_product(&panel, &source, y + unit->panel * PANEL_ROWS, y_stride, 0);
     for (size_t t = 0; unit->panel == 0 && t < n; t++)
-        set_scales(y + t * y_stride, rank);
+        f32_row_unscaled(y + t * y_stride, rank);
 }
 
 static void first_products(const struct worker *worker, const struct unit *unit, size_t matrix, size_t first,
@@ -293,7 +287,7 @@ void cpu_lora_lookup(const struct worker *worker, const struct node *node, size_
             continue;
         struct packed table = matrix_of(worker, term->first, 0), second = matrix_of(worker, term->second, 0);
         packed_read_row(&table, (size_t)worker->run->rows[row].token, hidden);
-        set_scales(hidden, table.k);
+        f32_row_unscaled(hidden, table.k);
         for (size_t panel = 0; panel < second.n_panels; panel++) {
             kernels->matvec_f32[second.format->kind](&second, panel, hidden, product, 0);
             kernels->add_scaled(product, scales[term->adapter] * term->factor, PANEL_ROWS, sum + panel * PANEL_ROWS);

@@ -23,8 +23,7 @@ static void round_part(const struct worker *worker, const struct form *form, con
         break;
     default:
         memcpy(values, x, k * sizeof(float));
-        for (size_t s = 0; s < MAX_SEGMENTS; s++)
-            values[f32_row_scales(k) + s] = 1.0f;
+        f32_row_unscaled(values, k);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include "engine/engine.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -131,6 +132,28 @@ float *golden_run(const struct golden *golden, const struct setup *setup, size_t
     runner_close(&runner);
     assert_true(*n >= golden->n_logits);
     return logits;
+}
+
+double golden_deviation(const float *values, size_t n)
+{
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)values[i];
+        squares += (double)values[i] * (double)values[i];
+    }
+    double mean = sum / (double)n;
+    return sqrt(squares / (double)n - mean * mean);
+}
+
+double golden_difference(const float *a, const float *b, size_t n)
+{
+    double largest = 0;
+    for (size_t i = 0; i < n && !isnan(largest); i++) {
+        double difference = fabs((double)a[i] - (double)b[i]);
+        if (!(difference <= largest)) // also NaN
+            largest = difference;
+    }
+    return largest;
 }
 
 size_t golden_stride(void)

@@ -50,6 +50,10 @@ void golden_free(struct golden *golden);
 // The model's own logits after each token under a setup: *n of them; free() them.
 float *golden_run(const struct golden *golden, const struct setup *setup, size_t *n);
 
+// The standard deviation of values, and the largest difference between two lists of them: NaN where one is NaN.
+double golden_deviation(const float *values, size_t n);
+double golden_difference(const float *a, const float *b, size_t n);
+
 // How far it is from one model of a table to the next that a test of all models takes: 1, but more where the thread
 // sanitizer makes each run many times as long (what is left out is printed).
 size_t golden_stride(void);

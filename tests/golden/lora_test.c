@@ -15,27 +15,6 @@
 
 #define FOLDER TEST_DATA "/lora/"
 
-static double deviation(const float *values, size_t n)
-{
-    double sum = 0, squares = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += (double)values[i];
-        squares += (double)values[i] * (double)values[i];
-    }
-    return sqrt(squares / (double)n - sum / (double)n * (sum / (double)n));
-}
-
-static double largest_difference(const float *a, const float *b, size_t n)
-{
-    double largest = 0;
-    for (size_t i = 0; i < n; i++) {
-        double difference = fabs((double)a[i] - (double)b[i]);
-        if (!(difference <= largest)) // also NaN
-            largest = difference;
-    }
-    return largest;
-}
-
 static float *logits_of(const char *path, const struct setup *setup, const int32_t *tokens, size_t n, size_t *n_vocab)
 {
     struct runner runner;
@@ -75,7 +54,7 @@ static void test_tiny_references(void **state)
         struct setup setup = {.f32 = true, .adapters = cases[i].adapters, .n_adapters = cases[i].n_adapters};
         float *logits = logits_of(FOLDER "qwen3moe-tiny.gguf", &setup, tokens, n_tokens, &n_vocab);
         assert_int_equal(n, n_tokens * n_vocab);
-        double difference = largest_difference(logits, expected, n) / deviation(expected, n);
+        double difference = golden_difference(logits, expected, n) / golden_deviation(expected, n);
         print_message("%s: %.1e of the standard deviation\n", cases[i].name, difference);
         assert_true(difference <= 2e-4);
         free(expected);
@@ -108,7 +87,7 @@ static void test_smollm2(void **state)
         float *logits = logits_of(path, &setup, tokens, n_tokens, &n_vocab);
         assert_int_equal(n, 32 * n_tokens);
         assert_int_equal(n_last, n_vocab);
-        double largest = largest_difference(logits + (n_tokens - 1) * n_vocab, last, n_vocab);
+        double largest = golden_difference(logits + (n_tokens - 1) * n_vocab, last, n_vocab);
         for (size_t j = 0; j < n; j++) {
             double difference = fabs((double)logits[j / 32 * n_vocab + (size_t)ids[j]] - (double)top[j]);
             largest = difference <= largest ? largest : difference;
@@ -210,8 +189,8 @@ static void check_merged(const char *name, const struct random_adapter *kind)
     float *same = logits_of(golden.path, &odd, golden.tokens, golden.n_tokens, &n_vocab);
     float *merged = logits_of(folder.merged, &(struct setup){.f32 = true}, golden.tokens, golden.n_tokens, &n_vocab);
     float *base = logits_of(golden.path, &(struct setup){.f32 = true}, golden.tokens, golden.n_tokens, &n_vocab);
-    double std = deviation(merged, n), difference = largest_difference(logits, merged, n) / std;
-    double effect = largest_difference(base, merged, n) / std;
+    double std = golden_deviation(merged, n), difference = golden_difference(logits, merged, n) / std;
+    double effect = golden_difference(base, merged, n) / std;
     if (!(difference <= 2e-4) || !(effect > 0.05))
         fail_msg(
             "%s, rank %u: the adapter differs from merged weights by %.2g of the standard deviation, merged weights "

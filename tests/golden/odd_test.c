@@ -39,21 +39,6 @@ static const struct odd odd_models[] = {
 
 enum { N_ODD = sizeof(odd_models) / sizeof(odd_models[0]) };
 
-// The largest difference in deviations of the oracle's logits.
-static double difference(const float *logits, const struct golden *oracle)
-{
-    double sum = 0, squares = 0, largest = 0;
-    for (size_t i = 0; i < oracle->n_logits; i++) {
-        double wanted = (double)oracle->logits[i], apart = fabs((double)logits[i] - wanted);
-        sum += wanted;
-        squares += wanted * wanted;
-        if (!(apart <= largest)) // also NaN
-            largest = apart;
-    }
-    double mean = sum / (double)oracle->n_logits;
-    return largest / sqrt(squares / (double)oracle->n_logits - mean * mean);
-}
-
 static void test_oracle(void **state)
 {
     (void)state;
@@ -64,7 +49,8 @@ static void test_oracle(void **state)
         for (int f32 = 0; f32 < 2; f32++) {
             size_t n;
             float *logits = golden_run(&oracle, &(struct setup){.f32 = f32 != 0}, &n);
-            double apart = difference(logits + n - oracle.n_logits, &oracle);
+            double apart = golden_difference(logits + n - oracle.n_logits, oracle.logits, oracle.n_logits) /
+                           golden_deviation(oracle.logits, oracle.n_logits);
             double allowed = f32 != 0 ? 1e-4 : odd_models[i].allowed;
             print_message("%s %s: %.2e deviations from the oracle (allowed %.2e)\n", odd_models[i].name,
                           f32 != 0 ? "f32" : "default", apart, allowed);

@@ -16,18 +16,9 @@ static double difference(const struct golden *oracle, const struct setup *setup)
 {
     size_t n;
     float *logits = golden_run(oracle, setup, &n);
-    const float *compared = logits + n - oracle->n_logits;
-    double sum = 0, squares = 0, largest = 0;
-    for (size_t i = 0; i < oracle->n_logits; i++) {
-        double wanted = (double)oracle->logits[i], apart = fabs((double)compared[i] - wanted);
-        sum += wanted;
-        squares += wanted * wanted;
-        if (!(apart <= largest))
-            largest = apart;
-    }
-    double mean = sum / (double)oracle->n_logits;
+    double largest = golden_difference(logits + n - oracle->n_logits, oracle->logits, oracle->n_logits);
     free(logits);
-    return largest / sqrt(squares / (double)oracle->n_logits - mean * mean);
+    return largest / golden_deviation(oracle->logits, oracle->n_logits);
 }
 
 struct expectation {

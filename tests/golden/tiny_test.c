@@ -60,27 +60,6 @@ static const struct tiny tiny_models[] = {
 
 enum { N_TINY = sizeof(tiny_models) / sizeof(tiny_models[0]) };
 
-static double deviation(const float *values, size_t n)
-{
-    double sum = 0, squares = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += (double)values[i];
-        squares += (double)values[i] * (double)values[i];
-    }
-    return sqrt(squares / (double)n - sum / (double)n * (sum / (double)n));
-}
-
-static double largest_difference(const float *a, const float *b, size_t n)
-{
-    double largest = 0;
-    for (size_t i = 0; i < n; i++) {
-        double difference = fabs((double)a[i] - (double)b[i]);
-        if (!(difference <= largest)) // also NaN
-            largest = difference;
-    }
-    return largest;
-}
-
 // Logits of a model under a setup; free() them.
 static float *logits_of(const struct golden *golden, const struct setup *setup)
 {
@@ -97,10 +76,10 @@ static void test_oracle(void **state)
     for (size_t i = 0; i < N_TINY; i += stride) {
         struct golden golden;
         golden_load(&golden, TEST_DATA "/models", tiny_models[i].name);
-        double std = deviation(golden.logits, golden.n_logits);
+        double std = golden_deviation(golden.logits, golden.n_logits);
         for (int f32 = 0; f32 < 2; f32++) {
             float *logits = logits_of(&golden, &(struct setup){.f32 = f32 != 0});
-            double difference = largest_difference(logits, golden.logits, golden.n_logits);
+            double difference = golden_difference(logits, golden.logits, golden.n_logits);
             double allowed = f32 != 0 ? 2e-4 * std : 3 * tiny_models[i].f16_difference;
             print_message("%s %s: %.2e of the oracle (allowed %.2e)\n", tiny_models[i].name,
                           f32 != 0 ? "f32" : "default", difference, allowed);
@@ -273,7 +252,7 @@ static void test_kv_dtypes(void **state)
             float *a = logits_of(&golden, &(struct setup){.kv = kv, .isa = "c", .n_threads = 1});
             float *b = logits_of(&golden, &(struct setup){.kv = kv, .n_threads = 2, .n_batch = 5});
             assert_memory_equal(a, b, golden.n_logits * sizeof(float));
-            double difference = largest_difference(a, golden.logits, golden.n_logits);
+            double difference = golden_difference(a, golden.logits, golden.n_logits);
             print_message("%s kv %d: %.2e of the oracle\n", models[i].name, kv, difference);
             assert_true(difference < (kv == MOTE_KV_Q8_0 ? models[i].allowed_q8_0 : models[i].allowed));
             free(a);

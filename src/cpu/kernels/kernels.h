@@ -45,6 +45,12 @@ static inline size_t f32_row_scales(size_t k) // where the scales begin, in floa
     return (k + 15) / 16 * 16;
 }
 
+static inline void f32_row_unscaled(float *row, size_t k) // no segment was scaled
+{
+    for (size_t s = 0; s < MAX_SEGMENTS; s++)
+        row[f32_row_scales(k) + s] = 1.0f;
+}
+
 // A panel unpacked once for many tokens, n = k/32 grains: the form that gemm_q8 reads. Parts are 64-byte aligned.
 struct unpacked_q8 {
     uint8_t *q;       // [n][8 groups of 4 k][16 rows][4]: unsigned, the zero point not yet subtracted
