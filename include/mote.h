@@ -170,7 +170,7 @@ typedef struct mote_adapter {
 
 typedef struct mote_engine_params {
     size_t size;
-    size_t n_threads;  /* 0: as many as this process may use */
+    size_t n_threads;  /* of all devices together; 0: as many as this process may use */
     size_t n_context;  /* positions of a session; 0: min(trained, 8192) */
     size_t n_batch;    /* rows that go through the model together; 0: 512 */
     size_t n_sessions; /* sessions with a full context that there is memory for; 0: 1 */
@@ -192,6 +192,11 @@ typedef struct mote_engine_params {
        does not fit. */
     const mote_adapter *adapters;
     size_t n_adapters;
+    /* Devices that share every layer (docs/mesh.md), with the bits of one: groups of this machine's cores. */
+    size_t n_devices;    /* at most 8; 0: 1 */
+    bool numa;           /* one device a NUMA node instead */
+    const double *split; /* [n_split]: each device's share, of any scale, rounded to eighths; NULL: even */
+    size_t n_split;      /* n_devices, where split is given */
 } mote_engine_params;
 MOTE_API void mote_engine_params_default(mote_engine_params *params);
 

@@ -53,15 +53,6 @@ const struct unit_layout *packed_unit_layout(enum packed_kind kind)
     return &layouts[kind];
 }
 
-void segments_make(struct segments *segments, size_t k, uint32_t grain)
-{
-    size_t n_grains = (k + grain - 1) / grain;
-    segments->n = n_grains < MAX_SEGMENTS ? (uint32_t)n_grains : MAX_SEGMENTS;
-    segments->grain = grain;
-    for (uint32_t i = 0; i <= MAX_SEGMENTS; i++)
-        segments->border[i] = i < segments->n ? (uint32_t)(i * n_grains / segments->n) : (uint32_t)n_grains;
-}
-
 void packed_describe(struct packed *packed, const struct packed_format *format, size_t n_rows, size_t k,
                      size_t super_offset)
 {

@@ -26,14 +26,12 @@
 #define MOTE_CPU_PACKED_H
 
 #include "tensor/dtype.h"
+#include "tensor/segments.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    PANEL_ROWS = 16,
-    MAX_SEGMENTS = 8,
-};
+enum { PANEL_ROWS = 16 };
 
 enum packed_kind {
     PACKED_F32,
@@ -77,23 +75,6 @@ struct packed_format {
 
 // NULL: mote has no packed form of that dtype.
 const struct packed_format *packed_format_of(enum dtype dtype);
-
-// The segments of a sum over k elements: segment s is grains border[s] … border[s+1]; the last grain may be partial
-// where the type is plain.
-struct segments {
-    uint32_t n;     // 1 … 8
-    uint32_t grain; // elements
-    uint32_t border[MAX_SEGMENTS + 1];
-};
-void segments_make(struct segments *segments, size_t k, uint32_t grain);
-// The elements [*begin, *end) of segment s.
-static inline void segments_range(const struct segments *segments, uint32_t s, size_t k, size_t *begin, size_t *end)
-{
-    *begin = (size_t)segments->border[s] * segments->grain;
-    *end = (size_t)segments->border[s + 1] * segments->grain;
-    if (*end > k)
-        *end = k;
-}
 
 // A packed weight [n_rows outputs][k].
 struct packed {

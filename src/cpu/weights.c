@@ -22,22 +22,6 @@ static enum status describe_matrix(const struct tensor *tensor, struct packed *p
     return STATUS_OK;
 }
 
-// The attention output is cut between heads: segments are counted in the fewest whole heads that make a multiple of the
-// grain, and then written in grains.
-static void cut_between_heads(struct packed *packed, uint32_t head)
-{
-    uint32_t grain = packed->format->grain, unit = head;
-    while (unit % grain != 0)
-        unit += head;
-    segments_make(&packed->segments, packed->k, unit);
-    uint32_t n_grains = (uint32_t)((packed->k + grain - 1) / grain);
-    for (uint32_t s = 0; s <= MAX_SEGMENTS; s++) {
-        uint32_t border = packed->segments.border[s] * (unit / grain);
-        packed->segments.border[s] = border < n_grains ? border : n_grains;
-    }
-    packed->segments.grain = grain;
-}
-
 // What all matrices or vectors of a weight take: a multiple of 64 bytes.
 static size_t weight_bytes(const struct cpu_weight *item)
 {
@@ -98,8 +82,10 @@ static enum status describe_all(const struct weight_list *list, struct weights *
     }
     for (size_t n = 0; list->graph != NULL && n < list->graph->n_nodes; n++) {
         const struct node *node = list->graph->nodes[n];
+        const struct tensor *tensor = node->sources[0];
         if (node->op == OP_MATMUL && node->attributes.segment_unit != 0)
-            cut_between_heads(&weights->items[node->sources[0]->index].packed, node->attributes.segment_unit);
+            segments_of_product(&weights->items[tensor->index].packed.segments, tensor->dtype, tensor->ne[0],
+                                node->attributes.segment_unit);
     }
     return STATUS_OK;
 }

@@ -46,8 +46,10 @@ struct plan_params {
     size_t n_logits; // rows of logits held at once
     enum kv_dtype kv;
     const struct weights *adapter_weights; // as pack_adapters made them; NULL where the graph has no adapters
-    bool range_off; // sources are rounded to F16 as they are, and overflow: for tests and benches only
-    bool observe;   // counts what `observed` tells of; the bits of the logits are the same
+    bool range_off;              // sources are rounded to F16 as they are, and overflow: for tests and benches only
+    struct transport *transport; // to the other devices of a mesh, of which this is number `rank`; NULL: it is alone
+    uint32_t rank;
+    bool observe; // counts what `observed` tells of; the bits of the logits are the same
 };
 
 struct plan_memory { // bytes

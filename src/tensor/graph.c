@@ -54,26 +54,39 @@ struct tensor *graph_weight(struct graph *graph, const char *name, enum dtype dt
 struct tensor *graph_weight_part(struct graph *graph, const char *name, enum dtype dtype, uint32_t n_dims,
                                  const size_t *ne, size_t first_row, size_t rows_in_file)
 {
+    struct tensor like = {.name = name,
+                          .dtype = dtype,
+                          .n_dims = n_dims,
+                          .rows = ROWS_NONE,
+                          .first_row = first_row,
+                          .rows_in_file = rows_in_file};
+    for (uint32_t i = 0; i < 4; i++)
+        like.ne[i] = i < n_dims ? ne[i] : 1;
+    return graph_weight_like(graph, &like);
+}
+
+static bool same_part(const struct tensor *a, const struct tensor *b)
+{
+    return a->first_row == b->first_row && a->first_column == b->first_column && a->first_matrix == b->first_matrix &&
+           memcmp(a->ne, b->ne, sizeof(a->ne)) == 0 && strcmp(a->name, b->name) == 0;
+}
+
+struct tensor *graph_weight_like(struct graph *graph, const struct tensor *like)
+{
     if (graph->error.status != STATUS_OK)
         return NULL;
     for (size_t i = 0; i < graph->n_weights; i++) { // tied tensors are asked for twice
-        struct tensor *weight = graph->weights[i];
-        if (weight->first_row == first_row && strcmp(weight->name, name) == 0)
-            return weight;
+        if (same_part(graph->weights[i], like))
+            return graph->weights[i];
     }
     struct tensor *tensor = arena_alloc(&graph->arena, sizeof(*tensor));
-    char *copy = arena_copy_text(&graph->arena, name, strlen(name));
+    char *copy = arena_copy_text(&graph->arena, like->name, strlen(like->name));
     if (tensor == NULL || copy == NULL ||
         !array_grow((void **)&graph->weights, &graph->weights_capacity, graph->n_weights + 1, sizeof(*graph->weights)))
         return fail_memory(graph);
-    *tensor = (struct tensor){.name = copy,
-                              .dtype = dtype,
-                              .n_dims = n_dims,
-                              .rows = ROWS_NONE,
-                              .first_row = first_row,
-                              .rows_in_file = rows_in_file};
-    for (uint32_t i = 0; i < 4; i++)
-        tensor->ne[i] = i < n_dims ? ne[i] : 1;
+    *tensor = *like;
+    tensor->name = copy;
+    tensor->n_uses = 0;
     tensor->index = (uint32_t)graph->n_weights;
     graph->weights[graph->n_weights++] = tensor;
     return tensor;
@@ -230,6 +243,18 @@ struct tensor *graph_attention(struct graph *graph, struct tensor *q, struct ten
 struct tensor *graph_select_rows(struct graph *graph, struct tensor *x)
 {
     return graph_apply(graph, OP_SELECT_ROWS, NULL, SOURCES(x));
+}
+
+struct tensor *graph_collective(struct graph *graph, struct tensor *part, const struct collective *collective)
+{
+    struct attributes attributes = {.collective = collective};
+    enum op op = collective->kind == COLLECTIVE_CONCAT ? OP_ALL_GATHER : OP_ALL_REDUCE;
+    return graph_apply(graph, op, &attributes, SOURCES(part));
+}
+
+struct tensor *graph_add_scaled(struct graph *graph, struct tensor *y, struct tensor *x, struct tensor *scale)
+{
+    return graph_apply(graph, OP_ADD_SCALED, NULL, SOURCES(y, x, scale));
 }
 
 // ---- experts ----

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "tensor/dtype.h"
 #include "tensor/placement.h"
+#include "tensor/segments.h"
+#include "tensor/transport.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,6 +47,10 @@ enum op {
     OP_CEIL,
     OP_CLAMP,
     OP_POOL_1D,
+    // between the devices of a mesh
+    OP_ALL_REDUCE,
+    OP_ALL_GATHER,
+    OP_ADD_SCALED,
     OP_COUNT,
 };
 
@@ -106,6 +112,23 @@ enum rows {
     ROWS_PAIRS,  // one a (token, expert) that the route chose, sorted by expert, then by token
 };
 
+// A collective: what the devices of a mesh hold of one value, and who gets it whole. The same on all devices.
+enum collective_kind {
+    COLLECTIVE_SUM,    // each device has the sums of some subtrees: all_reduce, in the tree's order
+    COLLECTIVE_PICK,   // each row is on the device that has its token's row of the embedding: all_reduce of one term
+    COLLECTIVE_CONCAT, // each device has a range of the elements: all_gather
+};
+struct collective {
+    enum collective_kind kind;
+    uint32_t n_devices;
+    int root;     // CONCAT: the only device that gets the value; -1: all
+    size_t width; // of the value
+    enum rows rows;
+    uint32_t per_row;
+    struct leaves leaves[MAX_DEVICES];    // SUM: of each device; first = end: it has nothing
+    struct row_range ranges[MAX_DEVICES]; // CONCAT: elements of the value; PICK: tokens; empty: it has nothing
+};
+
 struct node;
 
 struct tensor {
@@ -117,7 +140,14 @@ struct tensor {
     uint32_t per_row;    // PAIRS: pairs a token
     size_t first_row;    // of a weight that is a part of the file's tensor: rows from here on, of each of its matrices,
     size_t rows_in_file; // of this many
-    size_t turned_rows;  // of a weight, not 0: F32, and its columns are the first ne[0] of each turned_rows rows there
+    // Of a weight of which a device holds a part: columns from here on, of this many, and which segments they are; and
+    // of a stack, matrices from here on. columns_in_file 0: all columns, in one tree.
+    size_t first_column, columns_in_file;
+    struct leaves leaves;
+    size_t first_matrix;
+    uint32_t n_parts;   // of a value, not 0: a partial sum, of which a row holds this many subtrees' sums, one behind
+                        // the other, each of ne[0] elements rounded up to 16
+    size_t turned_rows; // of a weight, not 0: F32, and its columns are the first ne[0] of each turned_rows rows there
     struct node *producer; // NULL: a weight
     uint32_t adapter;      // of an adapter's weight: which of the graph's adapters has it
     uint32_t n_uses;
@@ -157,6 +187,9 @@ struct lora {
 struct attributes {
     enum precision precision;        // MATMUL, MUL_MAT_ID, MUL_MAT_ID_SUM, MATMUL_HEADS: of the source
     enum precision shared_precision; // MUL_MAT_ID_SUM: of the shared expert's source
+    struct leaves leaves; // MATMUL, MUL_MAT_ID_SUM: n not 0: the result is a partial sum of these segments of the whole
+    uint32_t first_token; // EMBED: the token of the table's first row
+    const struct collective *collective; // ALL_REDUCE, ALL_GATHER
     uint32_t segment_unit; // MATMUL: segments are cut at multiples of this many elements (a head); 0: the dtype's grain
     float epsilon;         // RMS_NORM
     float factor;          // SCALE
@@ -180,6 +213,8 @@ struct attributes {
     bool neox;                  // ROPE: halves, not neighbours
     uint32_t layer;             // ATTENTION: which layer of the KV cache
     uint32_t n_head, n_kv_head; // ATTENTION
+    uint32_t group;             // ATTENTION: query heads a KV head; 0: n_head / n_kv_head
+    uint32_t first_in_group;    // ATTENTION: which of its group the first query head is (of a part of the heads)
     uint32_t v_dim;             // ATTENTION
     uint32_t window;            // ATTENTION: 0, or how many positions a query sees, its own included
     float score_scale;          // ATTENTION
@@ -233,6 +268,8 @@ struct tensor *graph_weight(struct graph *graph, const char *name, enum dtype dt
 // Rows [first_row, first_row + ne[1]) of each matrix of the file's tensor of that name, which has rows_in_file of them.
 struct tensor *graph_weight_part(struct graph *graph, const char *name, enum dtype dtype, uint32_t n_dims,
                                  const size_t *ne, size_t first_row, size_t rows_in_file);
+// A weight like `like` (of another graph too), with the parts, cuts and shape that it has.
+struct tensor *graph_weight_like(struct graph *graph, const struct tensor *like);
 // Appends a node. sources: as many as the op's descriptor has; optional ones may be NULL.
 struct tensor *graph_apply(struct graph *graph, enum op op, const struct attributes *attributes,
                            struct tensor *const *sources);
@@ -253,6 +290,10 @@ uint32_t graph_kv_layer(struct graph *graph, struct kv_layer layer);
 struct tensor *graph_attention(struct graph *graph, struct tensor *q, struct tensor *k, struct tensor *v,
                                struct tensor *sinks, const struct attributes *attributes);
 struct tensor *graph_select_rows(struct graph *graph, struct tensor *x);
+// What the devices hold of a value, on this one `part` (NULL: nothing), becomes the value. The collective is kept.
+struct tensor *graph_collective(struct graph *graph, struct tensor *part, const struct collective *collective);
+// y + scale · x, in one rounding; scale [1, rows] or NULL: 1
+struct tensor *graph_add_scaled(struct graph *graph, struct tensor *y, struct tensor *x, struct tensor *scale);
 
 // Experts. route: [2 n_used, rows]: the chosen experts in ascending order (as numbers), then their weights.
 struct tensor *graph_route(struct graph *graph, struct tensor *logits, struct tensor *bias,

@@ -61,6 +61,9 @@ extern const struct op_desc op_log;
 extern const struct op_desc op_ceil;
 extern const struct op_desc op_clamp;
 extern const struct op_desc op_pool_1d;
+extern const struct op_desc op_all_reduce;
+extern const struct op_desc op_all_gather;
+extern const struct op_desc op_add_scaled;
 
 // Shared by elementwise ops. All sources as the first one is; a partial sum is completed first.
 void op_place_elementwise(const struct node *node, const struct placement *have, struct placement *need,
@@ -74,6 +77,8 @@ void op_cost_product(const struct tensor *weight, enum precision precision, doub
 enum status op_infer_same(const struct node *node, struct tensor *result, struct error *error);
 // The result's shape is that of `first`.
 enum status op_infer_first(const struct tensor *first, struct tensor *result);
+// Of a sum over only some segments of K (attributes.leaves): the result is a partial sum.
+void op_infer_partial(const struct node *node, struct tensor *result);
 // "attn_q.weight [576, 192]" for messages.
 void op_describe_tensor(const struct tensor *tensor, char *text, size_t size);
 

@@ -32,6 +32,9 @@ static const struct op_desc *const table[OP_COUNT] = {
     [OP_CEIL] = &op_ceil,
     [OP_CLAMP] = &op_clamp,
     [OP_POOL_1D] = &op_pool_1d,
+    [OP_ALL_REDUCE] = &op_all_reduce,
+    [OP_ALL_GATHER] = &op_all_gather,
+    [OP_ADD_SCALED] = &op_add_scaled,
 };
 
 const struct op_desc *op_get(enum op op)
@@ -69,6 +72,13 @@ enum status op_infer_first(const struct tensor *first, struct tensor *result)
     result->rows = first->rows;
     result->per_row = first->per_row;
     return STATUS_OK;
+}
+
+void op_infer_partial(const struct node *node, struct tensor *result)
+{
+    struct leaves subtrees[MAX_SUBTREES];
+    if (node->attributes.leaves.n != 0)
+        result->n_parts = leaves_subtrees(node->attributes.leaves, subtrees);
 }
 
 enum status op_infer_same(const struct node *node, struct tensor *result, struct error *error)
