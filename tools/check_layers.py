@@ -16,9 +16,10 @@ LAYERS = {
     "tensor": ["base"],
     "gguf": ["base", "tensor"],
     "cpu": ["base", "tensor"],
+    "mesh": ["base", "tensor"],
     "model": ["base", "tensor", "gguf"],
     "text": ["base", "tensor", "gguf"],
-    "engine": ["base", "tensor", "gguf", "cpu", "model", "text", PUBLIC],
+    "engine": ["base", "tensor", "gguf", "cpu", "mesh", "model", "text", PUBLIC],
     "cli": [PUBLIC],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

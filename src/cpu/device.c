@@ -44,6 +44,7 @@ static const struct device_ops ops = {
     .kv_allocate = cpu_plan_kv_allocate,
     .run = cpu_plan_run,
     .observed = cpu_plan_observed,
+    .stats = cpu_plan_stats,
     .describe = cpu_plan_describe,
 };
 

@@ -396,6 +396,48 @@ static enum status plan_attention(struct plan *plan, const struct node *node, st
     return STATUS_OK;
 }
 
+// A meeting, and the row op that puts together what came. Where only another device gets the value, there is no more
+// than the meeting.
+static enum status plan_collective(struct plan *plan, const struct node *node, struct error *error)
+{
+    const struct collective *c = node->attributes.collective;
+    if (plan->params.transport == NULL && plan->weights != NULL)
+        return error_set(error, STATUS_INVALID, "the graph is for a device of a mesh, but there is no transport");
+    struct step *step = cpu_plan_add_step(plan, STEP_EXCHANGE, c->rows);
+    if (step == NULL || !array_grow((void **)&plan->exchanges, &plan->exchanges_capacity, plan->n_exchanges + 1,
+                                    sizeof(*plan->exchanges)))
+        return out_of_memory(error);
+    uint32_t index = (uint32_t)plan->n_exchanges++;
+    step->per_row = c->per_row;
+    step->exchange = index;
+    cpu_exchange_describe(&plan->exchanges[index], node);
+    cpu_plan_use_value(plan, node->sources[0]);
+    if (c->root >= 0 && (uint32_t)c->root != plan->params.rank)
+        return STATUS_OK;
+    enum status status = plan_row_op(plan, node, error);
+    plan->slots[node->result->index].exchange = index;
+    return status;
+}
+
+// What a device gave, and where it added its share, is read by others until the exchange behind the next one begins.
+static void keep_until_next_exchange(struct plan *plan)
+{
+    uint32_t next = (uint32_t)plan->n_steps - 1;
+    for (size_t i = plan->n_steps; i-- > 0;) {
+        const struct step *step = &plan->steps[i];
+        if (step->kind != STEP_EXCHANGE)
+            continue;
+        const struct node *node = plan->exchanges[step->exchange].node;
+        struct slot *result = &plan->slots[node->result->index];
+        if (node->sources[0] != NULL && plan->slots[node->sources[0]->index].last < next)
+            plan->slots[node->sources[0]->index].last = next;
+        if (result->used && plan->params.transport != NULL && plan->params.transport->scatter_bytes != 0 &&
+            result->last < next)
+            result->last = next;
+        next = (uint32_t)i;
+    }
+}
+
 static enum status plan_node(struct plan *plan, const struct node *node, struct error *error)
 {
     switch (node->op) {
@@ -408,6 +450,9 @@ static enum status plan_node(struct plan *plan, const struct node *node, struct 
         return plan_mul_mat_id(plan, node, error);
     case OP_MUL_MAT_ID_SUM:
         return plan_mul_mat_id_sum(plan, node, error);
+    case OP_ALL_REDUCE:
+    case OP_ALL_GATHER:
+        return plan_collective(plan, node, error);
     case OP_LORA:
         return node->sources[1] == NULL ? plan_row_op(plan, node, error) : cpu_plan_lora(plan, node, error);
     default:
@@ -439,6 +484,7 @@ static enum status plan_steps(struct plan *plan, struct error *error)
     const struct node *select = plan->steps[plan->tail].ops[0].node;
     plan->slots[select->sources[0]->index].last = (uint32_t)plan->n_steps - 1;
     plan->slots[graph->output->index].last = (uint32_t)plan->n_steps - 1;
+    keep_until_next_exchange(plan);
     return STATUS_OK;
 }
 
@@ -453,7 +499,8 @@ enum status cpu_plan_create(struct device *device, const struct graph *graph, co
     plan->weights = weights;
     plan->params = *params;
     plan->slots = calloc(graph->n_values, sizeof(*plan->slots));
-    enum status status = plan->slots == NULL ? out_of_memory(error) : STATUS_OK;
+    plan->stats = calloc(1, sizeof(*plan->stats));
+    enum status status = plan->slots == NULL || plan->stats == NULL ? out_of_memory(error) : STATUS_OK;
     if (status == STATUS_OK)
         status = cpu_weights_describe(graph, &plan->described, error);
     if (status == STATUS_OK)
@@ -474,6 +521,11 @@ enum status cpu_plan_create(struct device *device, const struct graph *graph, co
     return STATUS_OK;
 }
 
+void cpu_plan_stats(const struct plan *plan, struct plan_stats *stats)
+{
+    *stats = *plan->stats;
+}
+
 void cpu_plan_free(struct plan *plan)
 {
     if (plan == NULL)
@@ -485,6 +537,9 @@ void cpu_plan_free(struct plan *plan)
     free(plan->steps);
     free(plan->forms);
     free(plan->slots);
+    free(plan->exchanges);
+    free(plan->receive);
+    free(plan->stats);
     free(plan->hiddens);
     free(plan->described.items);
     free(plan->described_adapters.items);

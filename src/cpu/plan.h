@@ -20,6 +20,7 @@ struct slot {
     uint32_t first, last;  // steps between which it lives
     bool by_rows;          // made by a row step: private to each thread where there is one row
     bool used;             // false: fused away, has no memory
+    uint32_t exchange;     // of what a collective makes: which of the plan's exchanges
     size_t offset;         // in the shared arena: capacity rows
     size_t private_offset; // in each thread's arena: one row
 };
@@ -47,6 +48,7 @@ enum step_kind {
     STEP_ATTENTION,   // items: rows × KV heads (× chunks)
     STEP_EXPERTS,     // items: experts that have rows × tiles of hidden units
     STEP_EXPERTS_SUM, // items: panels of outputs, with all experts inside
+    STEP_EXCHANGE,    // no items: meets the other devices of a mesh
     STEP_LORA,        // items: blocks of rows, or experts that have rows, × panels of the adapters' first matrices
     STEP_KINDS,
 };
@@ -83,6 +85,7 @@ struct step {
     uint32_t out_form;                // with glu: the form that is written instead of the value
     const struct node *attention;     // HEADS: whose keys and values are stored (or NULL); ATTENTION
     uint32_t first_hidden, n_hiddens; // LORA
+    uint32_t exchange;                // EXCHANGE
     uint32_t n_units;                 // HEADS: into how many parts the heads of a row are cut
 };
 
@@ -99,6 +102,25 @@ struct kv_place {
     size_t k_scale, v, v_scale; // offsets within a head
 };
 
+// The sum of one subtree, as a device gives it: floats from `offset` on of each of its rows.
+struct subtree_sum {
+    struct leaves leaves;
+    uint32_t device;
+    size_t offset;
+};
+
+// One collective (run_exchange.c).
+struct plan_exchange {
+    const struct node *node;
+    size_t row_bytes[MAX_DEVICES];         // that each device gives
+    struct subtree_sum sums[MAX_SEGMENTS]; // SUM: of all devices
+    uint32_t n_sums;
+    // Of the run that goes on:
+    bool scattered;                     // each device has added its share of the rows: theirs are whole sums
+    struct row_range rows[MAX_DEVICES]; // the shares
+    const uint8_t *theirs[MAX_DEVICES];
+};
+
 struct plan {
     struct cpu_device *device;
     const struct graph *graph;
@@ -112,6 +134,8 @@ struct plan {
     size_t n_forms, forms_capacity;
     struct hidden *hiddens;
     size_t n_hiddens, hiddens_capacity;
+    struct plan_exchange *exchanges;
+    size_t n_exchanges, exchanges_capacity;
     struct slot *slots; // by value index
     size_t next_node;   // while the plan is made: the node behind the one that is planned
     struct weights described, described_adapters;
@@ -128,6 +152,9 @@ struct plan {
     struct observer *observer; // NULL: nothing is observed
     float *partials;           // attention states of single chunks: [MAX_SPLIT_CHUNKS][n_head][v_dim + 2]
     size_t partials_bytes;
+    uint8_t *receive; // what comes from other devices, where the transport copies
+    size_t receive_bytes;
+    struct plan_stats *stats; // of all runs so far; in the plan's own memory
 };
 
 enum {
@@ -160,6 +187,7 @@ enum status cpu_plan_place_kv(struct plan *plan, struct error *error);
 uint32_t cpu_plan_kv_kinds(const struct plan *plan, struct kv_kind_layout kinds[MAX_KV_KINDS]);
 enum status cpu_plan_kv_allocate(struct plan *plan, const size_t *n_pages, struct error *error);
 bool cpu_plan_describe(const struct plan *plan, struct buffer *json);
+void cpu_plan_stats(const struct plan *plan, struct plan_stats *stats);
 
 // run.c
 enum status cpu_plan_run(struct plan *plan, const struct run *run, struct error *error);
@@ -178,6 +206,13 @@ struct pairs {
 // What went wrong in the threads of a run, smallest layer first: (layer << 32 | what), UINT64_MAX: nothing.
 enum { FAULT_ROUTER = 0, FAULT_ABSENT = 1 }; // FAULT_ABSENT + expert
 
+// How a run ends on all devices of a mesh: what thread 0 wants is said at the next exchange, what all agreed on is
+// done.
+struct meeting {
+    bool wants_stop, stopped;
+    struct error error;
+};
+
 // What a thread knows while it runs a plan.
 struct worker {
     const struct plan *plan;
@@ -186,6 +221,7 @@ struct worker {
     uint8_t *private_memory;
     struct pairs *pairs;
     _Atomic uint64_t *fault;
+    struct meeting *meeting; // thread 0 writes
     uint8_t *scratch, *lora_scratch;
     bool adapted;             // whether any row has an adapter
     const uint32_t *selected; // the window of selected rows that the tail works on
@@ -325,6 +361,14 @@ void cpu_run_attention(const struct worker *worker, const struct step *step);
 void cpu_run_experts(const struct worker *worker, const struct step *step);
 void cpu_run_experts_sum(const struct worker *worker, const struct step *step);
 void cpu_run_lora(const struct worker *worker, const struct step *step);
+void cpu_run_exchange(const struct worker *worker, const struct step *step);
+
+// run_exchange.c
+void cpu_exchange_describe(struct plan_exchange *exchange, const struct node *node);
+size_t cpu_exchange_receive_bytes(const struct plan *plan, const struct plan_exchange *exchange);
+size_t cpu_exchange_scratch_floats(const struct node *node);
+// A row of what a collective makes.
+void cpu_apply_collective(const struct worker *worker, const struct node *node, size_t row);
 
 // What OP_POSITION_SCALE multiplies a row at this position by.
 float cpu_temperature(const struct attributes *attributes, uint32_t position);

@@ -96,7 +96,7 @@ static enum status place_slots(struct plan *plan, struct error *error)
         return error_memory(error, "the plan");
     }
     const struct slot *logits = &plan->slots[plan->graph->output->index];
-    plan->logits_bytes = logits->row_bytes * plan->params.n_logits;
+    plan->logits_bytes = logits->used ? logits->row_bytes * plan->params.n_logits : 0;
     size_t n = 0;
     for (size_t i = 0; i < n_slots; i++) {
         struct slot *slot = slot_at(plan, i);
@@ -153,6 +153,7 @@ static size_t rows_scratch(const struct step *step)
                         : node->op == OP_ROUTE      ? route_scratch_floats(&node->attributes.routing)
                         : node->op == OP_ADD_ID_SUM ? round_up(node->result->ne[0], 16)
                         : node->op == OP_LORA       ? cpu_lora_lookup_floats(node)
+                        : node->op == OP_ALL_REDUCE ? cpu_exchange_scratch_floats(node)
                                                     : 0;
         floats = needed > floats ? needed : floats;
     }
@@ -176,6 +177,12 @@ static void measure_scratch(struct plan *plan)
         const struct step *step = &plan->steps[i];
         if (step->kind == STEP_MATMUL || step->kind == STEP_EXPERTS)
             plan->scratch_bytes = max_size(plan->scratch_bytes, matmul_scratch(plan, step));
+        if (step->kind == STEP_EXCHANGE) {
+            const struct plan_exchange *exchange = &plan->exchanges[step->exchange];
+            plan->scratch_bytes =
+                max_size(plan->scratch_bytes, cpu_exchange_scratch_floats(exchange->node) * sizeof(float));
+            plan->receive_bytes = max_size(plan->receive_bytes, cpu_exchange_receive_bytes(plan, exchange));
+        }
         if (step->kind == STEP_EXPERTS_SUM)
             plan->scratch_bytes = max_size(plan->scratch_bytes, experts_sum_scratch(plan, step));
         if (step->kind == STEP_ROWS)
@@ -204,7 +211,8 @@ enum status cpu_plan_place(struct plan *plan, struct error *error)
     plan->memory = cpu_allocate(plan->memory_bytes);
     plan->thread_memory = cpu_allocate(plan->thread_bytes * plan->device->n_threads);
     plan->partials = cpu_allocate(plan->partials_bytes);
-    if (plan->memory == NULL || plan->thread_memory == NULL || plan->partials == NULL)
+    plan->receive = cpu_allocate(plan->receive_bytes);
+    if (plan->memory == NULL || plan->thread_memory == NULL || plan->partials == NULL || plan->receive == NULL)
         return error_set(error, STATUS_MEMORY,
                          "out of memory: the plan's work area takes %zu MiB for batches of %zu; use a smaller -b",
                          (plan->memory_bytes + plan->thread_bytes * plan->device->n_threads) >> 20,
@@ -216,8 +224,8 @@ void cpu_plan_memory(const struct plan *plan, struct plan_memory *memory)
 {
     memory->weights = plan->described.bytes + plan->described_adapters.bytes;
     memory->logits = plan->logits_bytes;
-    memory->work =
-        plan->memory_bytes - plan->logits_bytes + plan->thread_bytes * plan->device->n_threads + plan->partials_bytes;
+    memory->work = plan->memory_bytes - plan->logits_bytes + plan->thread_bytes * plan->device->n_threads +
+                   plan->partials_bytes + plan->receive_bytes;
 }
 
 // ---- KV pages ----

@@ -14,6 +14,7 @@ struct execution {
     // writes one again only after a barrier that comes behind everybody's reading it.
     atomic_bool stop[2];
     bool cancelled; // thread 0's
+    struct meeting meeting;
     _Atomic uint64_t fault;
 };
 
@@ -36,23 +37,31 @@ static void run_step(const struct worker *worker, const struct step *step)
         [STEP_ROWS] = cpu_run_rows,       [STEP_MATMUL] = cpu_run_matmul,
         [STEP_HEADS] = cpu_run_heads,     [STEP_ATTENTION] = cpu_run_attention,
         [STEP_EXPERTS] = cpu_run_experts, [STEP_EXPERTS_SUM] = cpu_run_experts_sum,
-        [STEP_LORA] = cpu_run_lora,
+        [STEP_LORA] = cpu_run_lora,       [STEP_EXCHANGE] = cpu_run_exchange,
     };
     functions[step->kind](worker, step);
+}
+
+// Whether to stop, as thread 0 sees it. Devices of a mesh stop where they meet, all at the same exchange; a device that
+// is alone at the next barrier.
+static bool stops(struct execution *execution)
+{
+    const struct run *run = execution->run;
+    struct meeting *meeting = &execution->meeting;
+    if (atomic_load_explicit(&execution->fault, memory_order_relaxed) != UINT64_MAX ||
+        (run->cancel != NULL && atomic_load_explicit(run->cancel, memory_order_relaxed)))
+        meeting->wants_stop = true;
+    bool stop = execution->plan->params.transport == NULL ? meeting->wants_stop : meeting->stopped;
+    execution->cancelled = execution->cancelled || stop;
+    return stop;
 }
 
 // A barrier at which all threads agree whether to stop.
 static bool barrier(struct execution *execution, const struct worker *worker, uint32_t *turn)
 {
     atomic_bool *stop = &execution->stop[(*turn)++ & 1];
-    if (worker->index == 0) {
-        const struct run *run = execution->run;
-        if (atomic_load_explicit(&execution->fault, memory_order_relaxed) != UINT64_MAX)
-            execution->cancelled = true;
-        if (run->cancel != NULL && atomic_load_explicit(run->cancel, memory_order_relaxed))
-            execution->cancelled = true;
-        atomic_store_explicit(stop, execution->cancelled, memory_order_relaxed);
-    }
+    if (worker->index == 0)
+        atomic_store_explicit(stop, stops(execution), memory_order_relaxed);
     pool_barrier(execution->plan->device->pool);
     return !atomic_load_explicit(stop, memory_order_relaxed);
 }
@@ -72,14 +81,27 @@ static bool run_steps(struct execution *execution, const struct worker *worker, 
     return true;
 }
 
+// By thread 0. Of a mesh the first device has the logits.
 static void give_logits(struct execution *execution, const struct worker *worker, size_t first)
 {
     const struct run *run = execution->run;
-    for (size_t i = 0; i < worker->n_selected && !execution->cancelled; i++) {
+    for (size_t i = 0; i < worker->n_selected && run->on_logits != NULL && !execution->meeting.wants_stop; i++) {
         const float *logits = worker_value(worker, execution->plan->graph->output, i);
         if (run->on_logits(run->user, first + i, logits) != 0)
-            execution->cancelled = true;
+            execution->meeting.wants_stop = execution->cancelled = true;
     }
+}
+
+// Between two windows of rows: nobody writes over what he gave before all are here.
+static void meet_between_windows(struct execution *execution)
+{
+    struct transport *transport = execution->plan->params.transport;
+    struct meeting *meeting = &execution->meeting;
+    if (transport == NULL)
+        return;
+    bool stop = meeting->wants_stop;
+    enum status status = transport->ops->barrier(transport, execution->plan->params.rank, &stop, &meeting->error);
+    meeting->stopped = meeting->stopped || stop || status != STATUS_OK;
 }
 
 static void run_thread(void *user, size_t index, size_t n_threads)
@@ -98,6 +120,7 @@ static void run_thread(void *user, size_t index, size_t n_threads)
                             .private_memory = memory,
                             .pairs = &pairs,
                             .fault = &execution->fault,
+                            .meeting = &execution->meeting,
                             .scratch = tables + round_up(plan->pairs_bytes, 4096),
                             .adapted = cpu_run_is_adapted(run)};
     worker.lora_scratch = worker.scratch + round_up(plan->scratch_bytes, 4096);
@@ -110,8 +133,11 @@ static void run_thread(void *user, size_t index, size_t n_threads)
         worker.n_selected = left < plan->params.n_logits ? left : plan->params.n_logits;
         if (!run_steps(execution, &worker, plan->tail, plan->n_steps, &turn))
             return;
-        if (index == 0)
+        if (index == 0) {
             give_logits(execution, &worker, first);
+            if (left > worker.n_selected)
+                meet_between_windows(execution);
+        }
         if (!barrier(execution, &worker, &turn))
             return;
     }
@@ -138,6 +164,11 @@ enum status cpu_plan_run(struct plan *plan, const struct run *run, struct error 
     uint64_t fault = atomic_load(&execution.fault);
     if (fault != UINT64_MAX)
         return report_fault((uint32_t)(fault >> 32), (uint32_t)fault, error);
+    if (execution.meeting.error.status != STATUS_OK) {
+        if (error != NULL)
+            *error = execution.meeting.error;
+        return execution.meeting.error.status;
+    }
     if (execution.cancelled)
         return error_set(error, STATUS_CANCELLED, "the run was stopped");
     return STATUS_OK;

@@ -189,9 +189,16 @@ void cpu_glu(const struct kernels *kernels, const struct attributes *a, const fl
 // One row of one op. NULL: elementwise, or not an op of row steps.
 typedef void (*row_function)(const struct worker *worker, const struct node *node, size_t row);
 static const row_function row_functions[OP_COUNT] = {
-    [OP_EMBED] = apply_embed, [OP_RMS_NORM] = apply_rms_norm, [OP_SELECT_ROWS] = select_row,
-    [OP_ROUTE] = apply_route, [OP_ADD_ID] = apply_add_id,     [OP_ADD_ID_SUM] = apply_add_id_sum,
-    [OP_SLICE] = apply_slice, [OP_LORA] = cpu_lora_lookup,
+    [OP_EMBED] = apply_embed,
+    [OP_RMS_NORM] = apply_rms_norm,
+    [OP_SELECT_ROWS] = select_row,
+    [OP_ROUTE] = apply_route,
+    [OP_ADD_ID] = apply_add_id,
+    [OP_ADD_ID_SUM] = apply_add_id_sum,
+    [OP_SLICE] = apply_slice,
+    [OP_LORA] = cpu_lora_lookup,
+    [OP_ALL_REDUCE] = cpu_apply_collective,
+    [OP_ALL_GATHER] = cpu_apply_collective,
 };
 
 void cpu_run_rows(const struct worker *worker, const struct step *step)

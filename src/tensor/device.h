@@ -58,6 +58,11 @@ struct plan_memory { // bytes
     size_t logits;
 };
 
+// What the runs of a plan spent on meeting other devices.
+struct plan_stats {
+    uint64_t n_exchanges, exchange_bytes, exchange_ns; // bytes that came from others; ns include waiting for them
+};
+
 // One token of a run.
 struct row {
     int32_t token;
@@ -131,6 +136,8 @@ struct device_ops {
     // Gives what all runs so far saw, in the order of the plan's steps, then KV layers, then routes. False: the plan
     // does not observe.
     bool (*observed)(const struct plan *plan, observation_fn give, void *user);
+    // Of all runs so far; of a mesh, of its first device.
+    void (*stats)(const struct plan *plan, struct plan_stats *stats);
     // The steps as a JSON array.
     bool (*describe)(const struct plan *plan, struct buffer *json);
 };

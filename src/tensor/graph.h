@@ -234,7 +234,8 @@ struct node {
 
 // One layer of the KV cache.
 struct kv_layer {
-    uint32_t n_head; // KV heads
+    uint32_t n_head;     // KV heads
+    uint32_t first_head; // of the model's, which of a device that has a part of them is its first
     uint32_t k_dim, v_dim;
     uint32_t window; // 0: all positions are kept
     bool v_in_k;     // no value is stored: it is the beginning of the key

@@ -24,6 +24,8 @@ struct op_desc {
     // What the sources must be, given what they are, and what the result then is. NULL: replicate everything.
     void (*place)(const struct node *node, const struct placement *have, struct placement *need,
                   struct placement *result);
+    // Which elements of a source that is a shard make elements [begin, end) of the result. NULL: as many in proportion.
+    struct row_range (*range)(const struct node *node, uint32_t source, struct row_range result);
     void (*cost)(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost);
 };
 

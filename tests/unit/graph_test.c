@@ -249,7 +249,7 @@ static void test_placement(void **state)
         uint32_t head_dim;
         const char *rules[10];
     } table[] = {
-        {OP_EMBED, 0, {"R>R=R", "1>1=P", "0>0=0"}}, // by vocabulary row: all but one device contribute nothing
+        {OP_EMBED, 0, {"R>R=R", "1>1=P", "0>R=R"}}, // by vocabulary row: all but one device contribute nothing
         {OP_RMS_NORM, 0, {"RR>RR=R", "0R>RR=R", "PR>RR=R"}},
         {OP_RMS_NORM, 16, {"RR>RR=R", "0R>0R=0", "PR>RR=R"}}, // by head
         {OP_MATMUL,
@@ -263,7 +263,7 @@ static void test_placement(void **state)
         {OP_ATTENTION, 16, {"RRRR>RRRR=R", "000R>0000=0", "0RRR>0000=0", "PPPR>RRRR=R", "R00R>RRRR=R"}},
         {OP_SELECT_ROWS, 0, {"R>R=R", "0>0=0", "P>R=R"}},
         {OP_ROUTE, 0, {"RR>RR=R", "0R>RR=R", "PR>RR=R"}},
-        {OP_MUL_MAT_ID, 0, {"RRRR>RRRR=R", "1RRR>1RRR=0", "1000>1RRR=0", "0RRR>00RR=P", "2RRR>RRRR=R"}},
+        {OP_MUL_MAT_ID, 0, {"RRRR>RRRR=R", "1RRR>1RRR=0", "1000>1RRR=0", "0RRR>RRRR=R", "2RRR>RRRR=R"}},
         {OP_ADD_ID, 0, {"RRR>RRR=R", "0RR>00R=0", "PRR>RRR=R"}},
         {OP_MUL_MAT_ID_SUM,
          0,
@@ -281,16 +281,21 @@ static void test_placement(void **state)
         {OP_LOG, 0, {"R>R=R", "0>0=0", "P>R=R"}},
         {OP_CEIL, 0, {"R>R=R", "0>0=0", "P>R=R"}},
         {OP_CLAMP, 0, {"R>R=R", "0>0=0", "P>R=R"}},
-        {OP_POOL_1D, 0, {"R>R=R", "0>R=R", "P>R=R"}},
+        {OP_POOL_1D, 0, {"R>R=R", "0>0=0", "P>R=R"}}, // of windows side by side
+        {OP_ALL_REDUCE, 0, {"R>R=R", "P>R=R"}},
+        {OP_ALL_GATHER, 0, {"R>R=R", "0>R=R"}},
+        {OP_ADD_SCALED, 0, {"RRR>RRR=R", "000>00R=0", "PPP>RRR=R"}},
     };
     bool seen[OP_COUNT] = {false};
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         const struct op_desc *desc = op_get(table[i].op);
         struct tensor heads = {.ne = {64, 1, 1, 1}}; // what the rule of concat looks at: 4 heads each
-        struct node node = {.op = table[i].op,
-                            .sources = {&heads, &heads},
-                            .n_sources = desc->n_sources,
-                            .attributes = {.head_dim = table[i].head_dim, .width = table[i].head_dim}};
+        struct node node = {
+            .op = table[i].op,
+            .sources = {&heads, &heads},
+            .n_sources = desc->n_sources,
+            .attributes = {
+                .head_dim = table[i].head_dim, .width = table[i].head_dim, .pool_kernel = 16, .pool_stride = 16}};
         for (int j = 0; j < 10 && table[i].rules[j] != NULL; j++)
             check_rule(desc, &node, table[i].rules[j]);
         seen[table[i].op] = true;

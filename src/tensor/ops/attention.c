@@ -35,6 +35,20 @@ static void place(const struct node *node, const struct placement *have, struct 
     *result = all;
 }
 
+static struct row_range range(const struct node *node, uint32_t source, struct row_range result)
+{
+    const struct attributes *a = &node->attributes;
+    size_t begin = result.begin / a->v_dim, end = result.end / a->v_dim; // query heads
+    if (source == 3)
+        return (struct row_range){begin, end};
+    if (source == 0)
+        return (struct row_range){begin * a->head_dim, end * a->head_dim};
+    size_t group = a->n_head / a->n_kv_head, width = source == 1 ? a->head_dim : a->v_dim;
+    if (begin == end)
+        return (struct row_range){0, 0};
+    return (struct row_range){begin / group * width, (end + group - 1) / group * width};
+}
+
 static void cost(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost)
 {
     const struct attributes *a = &node->attributes;
@@ -60,5 +74,6 @@ const struct op_desc op_attention = {
     .n_optional = 2,
     .infer = infer,
     .place = place,
+    .range = range,
     .cost = cost,
 };

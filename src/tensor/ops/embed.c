@@ -20,9 +20,9 @@ static void place(const struct node *node, const struct placement *have, struct 
                   struct placement *result)
 {
     (void)node;
-    need[0] = have[0];
-    *result = have[0].kind == PLACED_SHARD ? (have[0].dim == 1 ? placement_partial() : placement_shard(0))
-                                           : placement_replicate();
+    bool by_row = have[0].kind == PLACED_SHARD && have[0].dim == 1;
+    need[0] = by_row ? have[0] : placement_replicate();
+    *result = by_row ? placement_partial() : placement_replicate();
 }
 
 static void cost(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost)

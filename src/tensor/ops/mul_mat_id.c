@@ -24,21 +24,16 @@ static enum status infer(const struct node *node, struct tensor *result, struct 
     return STATUS_OK;
 }
 
-// As matmul: experts are cut within, by hidden unit, so that every device works on every expert.
+// Cut within the experts, by hidden unit, so that every device works on every expert. Not by K: nothing needs the pairs'
+// sums apart (mul_mat_id_sum adds them).
 static void place(const struct node *node, const struct placement *have, struct placement *need,
                   struct placement *result)
 {
     (void)node;
-    need[0] = have[0].kind == PLACED_SHARD && have[0].dim == 2 ? placement_replicate() : have[0];
-    need[1] = placement_replicate();
-    need[2] = need[3] = placement_replicate();
-    *result = placement_replicate();
-    if (need[0].kind == PLACED_SHARD && need[0].dim == 0) {
-        need[1] = placement_shard(0);
-        *result = placement_partial();
-    } else if (need[0].kind == PLACED_SHARD) {
-        *result = placement_shard(0);
-    }
+    bool by_row = have[0].kind == PLACED_SHARD && have[0].dim == 1;
+    need[0] = by_row ? have[0] : placement_replicate();
+    need[1] = need[2] = need[3] = placement_replicate();
+    *result = by_row ? placement_shard(0) : placement_replicate();
 }
 
 static void cost(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost)

@@ -18,15 +18,16 @@ static enum status infer(const struct node *node, struct tensor *result, struct 
     return STATUS_OK;
 }
 
-// A row that is cut between devices stays cut where every window lies within a device; which windows do is known only
-// with the borders, so the rule here is the safe one.
+// Of windows that lie side by side, a row that is cut between windows gives a shard of their maxima (or means): so the
+// largest magnitude of each segment lives where the segment lives. Anything else needs the whole row.
 static void place(const struct node *node, const struct placement *have, struct placement *need,
                   struct placement *result)
 {
-    (void)node;
-    (void)have;
-    need[0] = placement_replicate();
-    *result = placement_replicate();
+    const struct attributes *a = &node->attributes;
+    bool side_by_side =
+        a->pool_kernel == a->pool_stride && a->pool_padding == 0 && node->sources[0]->ne[0] % a->pool_kernel == 0;
+    need[0] = side_by_side && have[0].kind == PLACED_SHARD ? have[0] : placement_replicate();
+    *result = need[0];
 }
 
 static void cost(const struct node *node, size_t n_rows, size_t n_past, struct op_cost *cost)
