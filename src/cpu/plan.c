@@ -71,7 +71,8 @@ void cpu_plan_make_value(struct plan *plan, const struct tensor *tensor, bool by
     uint32_t now = (uint32_t)plan->n_steps - 1;
     plan->slots[tensor->index] = (struct slot){.rows = tensor->rows,
                                                .per_row = tensor->per_row,
-                                               .row_bytes = round_up(tensor->ne[0], 16) * sizeof(float),
+                                               .row_bytes = (tensor->n_parts > 1 ? tensor->n_parts : 1) *
+                                                            round_up(tensor->ne[0], 16) * sizeof(float),
                                                .first = now,
                                                .last = now,
                                                .by_rows = by_rows,
@@ -90,28 +91,35 @@ uint32_t head_op_n_heads(const struct node *node)
     return (uint32_t)(node->result->ne[0] / width);
 }
 
-static bool divides(uint32_t n, uint32_t of)
+// Whether unit by unit a value of n_heads heads is made by ops of this step as it is read: always the same share.
+static bool made_by_unit(const struct step *step, const struct tensor *value, uint32_t n_heads)
 {
-    return n > 0 && of % n == 0;
+    for (size_t i = 0; i < step->n_ops; i++)
+        if (value != NULL && step->ops[i].node->result == value)
+            return head_op_n_heads(step->ops[i].node) == n_heads;
+    return true;
 }
 
-// As many units as the value of the most heads has, so that threads share the work of a single row too. Each op's heads
-// must be cut evenly, and no unit may need what another one of the same step makes (a head that all others take).
+// As many units as the value of the most heads has, so that threads share the work of a single row too. No unit may
+// need what another one of the same step makes (a head that all others take).
 static uint32_t count_units(const struct step *step)
 {
-    uint32_t n_kv = step->attention == NULL ? 1 : step->attention->attributes.n_kv_head, n_units = n_kv;
+    uint32_t n_units = 1;
+    if (step->attention != NULL) {
+        n_units = step->attention->attributes.n_kv_head;
+        if (!made_by_unit(step, step->attention->sources[1], n_units) ||
+            !made_by_unit(step, step->attention->sources[2], n_units))
+            return 1;
+    }
     for (size_t i = 0; i < step->n_ops; i++) {
         const struct node *node = step->ops[i].node;
         uint32_t n_heads = head_op_n_heads(node);
-        if (node->op == OP_CONCAT && n_heads > 1 && node->sources[1]->ne[0] == node->attributes.width)
-            return 1;
+        for (uint32_t s = 0; s < node->n_sources; s++)
+            if (!made_by_unit(step, node->sources[s], n_heads))
+                return 1;
         n_units = n_heads > n_units ? n_heads : n_units;
     }
-    for (size_t i = 0; i < step->n_ops; i++) {
-        if (!divides(head_op_n_heads(step->ops[i].node), n_units))
-            return 1;
-    }
-    return n_units % n_kv == 0 ? n_units : 1;
+    return n_units;
 }
 
 static enum status plan_row_op(struct plan *plan, const struct node *node, struct error *error)
@@ -230,6 +238,19 @@ static enum status make_form(struct plan *plan, uint32_t index, struct error *er
     return STATUS_OK;
 }
 
+// Whether a product gives the partial sum that it is asked for: one of the segments that its weight has.
+static enum status check_leaves(const struct plan *plan, const struct node *node, struct error *error)
+{
+    struct leaves leaves = node->attributes.leaves;
+    const struct tensor *weight = node->sources[0];
+    uint32_t n_segments = plan->described.items[weight->index].packed.segments.n;
+    if (leaves.n == 0 || (leaves.n <= MAX_SEGMENTS && leaves.first < leaves.end && leaves.end <= leaves.n &&
+                          (uint32_t)leaves.end - leaves.first == n_segments))
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID, "a partial sum of segments %u to %u of %u is asked of '%s', which has %u",
+                     leaves.first, leaves.end, leaves.n, weight->name, n_segments);
+}
+
 // Whether there is a product of this weight with sources of this precision.
 static enum status check_precision(const struct plan *plan, const struct tensor *weight, enum precision precision,
                                    struct error *error)
@@ -291,6 +312,8 @@ static enum status plan_matmul(struct plan *plan, const struct node *node, struc
     uint32_t source = NO_INDEX, n_parts = node->op == OP_MATMUL_HEADS ? (uint32_t)node->sources[0]->ne[2] : 1;
     enum status status =
         source_form(plan, node->sources[0], node->sources[1], node->attributes.precision, n_parts, &source, error);
+    if (status == STATUS_OK)
+        status = check_leaves(plan, node, error);
     if (status == STATUS_OK)
         status = cpu_plan_hiddens(plan, node->sources[1], NULL, error);
     if (status != STATUS_OK)
@@ -356,6 +379,8 @@ static enum status plan_mul_mat_id_sum(struct plan *plan, const struct node *nod
     uint32_t source = NO_INDEX, shared_source = NO_INDEX;
     enum status status =
         source_form(plan, node->sources[0], node->sources[1], node->attributes.precision, 1, &source, error);
+    if (status == STATUS_OK)
+        status = check_leaves(plan, node, error);
     if (status == STATUS_OK && shared != NULL)
         status = source_form(plan, shared, hidden, node->attributes.shared_precision, 1, &shared_source, error);
     if (status == STATUS_OK)

@@ -280,6 +280,23 @@ void cpu_panel_product(const struct panel *panel, const struct source_rows *sour
 // What an unpacked panel takes of the scratch.
 size_t cpu_panel_scratch(enum precision precision, size_t k);
 
+// What a row of a product holds: the sum of the tree over the weight's segments; or, of a partial sum, those of the
+// subtrees of the whole tree that the weight's segments make up (attributes.leaves), each a vector of its own.
+struct product_sums {
+    uint32_t n;
+    struct leaves of[MAX_SUBTREES]; // counted in the weight's segments
+    size_t stride;                  // floats from one vector to the next
+};
+struct product_sums cpu_product_sums(const struct node *node, const struct packed *weight);
+// parts [the weight's segments][16] → y[sum * stride + 0 … 15]
+void cpu_add_sums(const struct kernels *kernels, const struct product_sums *sums, const float *parts, float *y);
+// Whether a product's panels are made by segments first, PART_ROWS rows at a time: a single subtree has the shape of
+// the tree over its own segments, which is what the kernels add up.
+static inline bool is_made_of_parts(const struct node *node)
+{
+    return node->op == OP_MATMUL && node->result->n_parts > 1;
+}
+
 // How a step cuts its outputs: TILE at a time, or, where a form is written that has a scale a segment, a segment.
 size_t step_n_tiles(const struct plan *plan, const struct step *step);
 void step_tile(const struct plan *plan, const struct step *step, size_t tile, size_t *begin, size_t *end);
@@ -369,6 +386,20 @@ size_t cpu_exchange_receive_bytes(const struct plan *plan, const struct plan_exc
 size_t cpu_exchange_scratch_floats(const struct node *node);
 // A row of what a collective makes.
 void cpu_apply_collective(const struct worker *worker, const struct node *node, size_t row);
+
+// The query heads [first, end) of this device that share a KV head of it: of a part of the heads the first and the last
+// KV head may be without some of theirs.
+static inline uint32_t attention_group(const struct attributes *a)
+{
+    uint32_t group = a->group != 0 ? a->group : a->n_head / a->n_kv_head;
+    return group > 1 ? group : 1; // never 0
+}
+static inline void attention_heads(const struct attributes *a, uint32_t kv_head, uint32_t *first, uint32_t *end)
+{
+    uint32_t group = attention_group(a), begin = kv_head * group, stop = begin + group - a->first_in_group;
+    *first = begin > a->first_in_group ? begin - a->first_in_group : 0;
+    *end = stop < a->n_head ? stop : a->n_head;
+}
 
 // What OP_POSITION_SCALE multiplies a row at this position by.
 float cpu_temperature(const struct attributes *attributes, uint32_t position);

@@ -129,8 +129,13 @@ static size_t matmul_scratch(const struct plan *plan, const struct step *step)
     const struct form *form = &plan->forms[step->source];
     size_t k = form_k(form), bytes = cpu_panel_scratch(form->precision, k);
     size_t block = cpu_token_block(form->precision, k);
-    if (step->kind == STEP_MATMUL && step->glu == NULL) // a last panel of a head, put aside
-        return bytes + block * PANEL_ROWS * sizeof(float);
+    if (step->kind == STEP_MATMUL && step->glu == NULL) { // a last panel of a head, or sums by segment, put aside
+        size_t floats = block * PANEL_ROWS;
+        for (uint32_t p = 0; p < step->n_products; p++)
+            if (is_made_of_parts(step->products[p].node))
+                floats = max_size(floats, (size_t)PART_ROWS * MAX_SEGMENTS * PANEL_ROWS);
+        return bytes + floats * sizeof(float);
+    }
     size_t width = step_tile_width(plan, step);
     if (step->kind == STEP_EXPERTS)
         bytes += block * form->slot.row_bytes;
@@ -164,7 +169,7 @@ static size_t rows_scratch(const struct step *step)
 // zeros (v_dim of them) that are merged with a sink.
 static size_t attention_scratch(const struct plan *plan, const struct attributes *a)
 {
-    size_t group = a->n_head / a->n_kv_head;
+    size_t group = attention_group(a);
     size_t n_states = a->v_in_k ? ATTEND_ROWS + 1 : 2;
     size_t states = round_up(n_states * group * (round_up(a->v_dim, 16) + 2), 16);
     size_t floats = states + max_size(attend_scratch_floats(group, a->head_dim), a->v_dim);
@@ -211,8 +216,10 @@ enum status cpu_plan_place(struct plan *plan, struct error *error)
     plan->memory = cpu_allocate(plan->memory_bytes);
     plan->thread_memory = cpu_allocate(plan->thread_bytes * plan->device->n_threads);
     plan->partials = cpu_allocate(plan->partials_bytes);
-    plan->receive = cpu_allocate(plan->receive_bytes);
-    if (plan->memory == NULL || plan->thread_memory == NULL || plan->partials == NULL || plan->receive == NULL)
+    if (plan->receive_bytes != 0)
+        plan->receive = cpu_allocate(plan->receive_bytes);
+    if (plan->memory == NULL || plan->thread_memory == NULL || plan->partials == NULL ||
+        (plan->receive_bytes != 0 && plan->receive == NULL))
         return error_set(error, STATUS_MEMORY,
                          "out of memory: the plan's work area takes %zu MiB for batches of %zu; use a smaller -b",
                          (plan->memory_bytes + plan->thread_bytes * plan->device->n_threads) >> 20,

@@ -17,7 +17,8 @@ struct item {
     const struct node *node;
     size_t row;
     uint32_t kv_head;
-    uint32_t group;      // query heads a KV head
+    uint32_t first_head; // of the query heads that share it,
+    uint32_t group;      // and how many they are here
     uint32_t head, n_q;  // of them, those of this item
     uint32_t first_key;  // the first position that the row sees
     uint32_t first, end; // its chunks
@@ -37,13 +38,15 @@ static size_t state_floats(const struct item *item)
 static struct item make_item(const struct worker *worker, const struct step *step, size_t row, uint32_t kv_head)
 {
     const struct attributes *a = &step->attention->attributes;
-    uint32_t position = worker->run->rows[row].position;
+    uint32_t position = worker->run->rows[row].position, first, end;
+    attention_heads(a, kv_head, &first, &end);
     uint32_t first_key = a->window != 0 && position + 1 > a->window ? position + 1 - a->window : 0;
     return (struct item){.node = step->attention,
                          .row = row,
                          .kv_head = kv_head,
-                         .group = a->n_head / a->n_kv_head,
-                         .n_q = a->n_head / a->n_kv_head,
+                         .first_head = first,
+                         .group = end - first,
+                         .n_q = end - first,
                          .first_key = first_key,
                          .first = first_key / KV_PAGE_POSITIONS,
                          .end = position / KV_PAGE_POSITIONS + 1,
@@ -74,8 +77,8 @@ static void attend(const struct worker *worker, const struct item *item, const s
 {
     const struct plan *plan = worker->plan;
     const struct attributes *a = &item->node->attributes;
-    const float *q = worker_value(worker, item->node->sources[0], item->row) +
-                     ((size_t)item->kv_head * item->group + item->head) * a->head_dim;
+    const float *q =
+        worker_value(worker, item->node->sources[0], item->row) + ((size_t)item->first_head + item->head) * a->head_dim;
     plan->device->kernels->attend[plan->params.kv](chunk, q, a->head_dim, item->n_q, a->head_dim, a->v_dim,
                                                    state->m + item->head, state->l + item->head,
                                                    state->o + item->head * item->o_stride, item->o_stride, scratch);
@@ -102,7 +105,7 @@ static void finish(const struct worker *worker, const struct item *item, const s
 {
     const struct kernels *kernels = worker->plan->device->kernels;
     const struct tensor *sinks = item->node->sources[3];
-    size_t v_dim = item->node->attributes.v_dim, head = (size_t)item->kv_head * item->group + h;
+    size_t v_dim = item->node->attributes.v_dim, head = (size_t)item->first_head + h;
     float *o = state->o + h * item->o_stride;
     if (sinks != NULL) {
         memset(zeros, 0, v_dim * sizeof(float));
@@ -171,51 +174,79 @@ static uint32_t group_parts(uint32_t group, size_t n, size_t n_threads)
     return parts;
 }
 
-// One row, its chunks spread over the threads, MAX_SPLIT_CHUNKS at a time. The states of each KV head lie together:
-// chunk after chunk; the merged state is that of the first chunk and stays there.
+// The chunks of a row whose states are held at once: `n` from `wave` on, behind the state merged so far (`held`).
+struct wave {
+    uint32_t first, n, held;
+};
+
+// Where the states of a KV head lie: chunk after chunk. Those of all query heads take n_head · MAX_SPLIT_CHUNKS states.
+static float *split_states(const struct worker *worker, const struct item *item)
+{
+    return worker->plan->partials + (size_t)item->first_head * (item->o_stride + 2) * MAX_SPLIT_CHUNKS;
+}
+
+// This worker's share of a wave's states.
+static void attend_wave(const struct worker *worker, const struct step *step, size_t row, const struct wave *wave)
+{
+    const struct attributes *a = &step->attention->attributes;
+    uint32_t largest = attention_group(a) < a->n_head ? attention_group(a) : a->n_head;
+    uint32_t parts = group_parts(largest, (size_t)wave->n * a->n_kv_head, worker->n_threads);
+    float *scratch = (float *)(void *)worker->scratch;
+    size_t begin, end;
+    pool_share((size_t)wave->n * a->n_kv_head * parts, worker->index, worker->n_threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        uint32_t chunk = (uint32_t)(i / parts % wave->n), part = (uint32_t)(i % parts);
+        struct item item = make_item(worker, step, row, (uint32_t)(i / parts / wave->n));
+        item.head = item.group * part / parts;
+        item.n_q = item.group * (part + 1) / parts - item.head;
+        if (item.n_q == 0) // a group that is not whole may have fewer heads than parts
+            continue;
+        float *memory = split_states(worker, &item) + (chunk + wave->held) * state_floats(&item);
+        struct state state = state_at(memory, &item);
+        struct attention_chunk seen = chunk_of(worker, &item, wave->first + chunk);
+        if (a->v_in_k)
+            cpu_latent_values(worker->plan->params.kv, &seen, a->v_dim, latent_memory(&item, scratch));
+        attend(worker, &item, &seen, &state, scratch);
+    }
+}
+
+// This worker's share of the query heads: a wave's states into the first one, which stays there.
+static void merge_wave(const struct worker *worker, const struct step *step, size_t row, const struct wave *wave)
+{
+    const struct attributes *a = &step->attention->attributes;
+    size_t begin, end;
+    pool_share(a->n_head, worker->index, worker->n_threads, &begin, &end);
+    for (size_t head = begin; head < end; head++) {
+        uint32_t kv_head = (a->first_in_group + (uint32_t)head) / attention_group(a);
+        struct item item = make_item(worker, step, row, kv_head);
+        uint32_t h = (uint32_t)head - item.first_head;
+        float *memory = split_states(worker, &item);
+        struct state into = state_at(memory, &item);
+        for (size_t chunk = 1; chunk < wave->n + wave->held; chunk++) {
+            struct state next = state_at(memory + chunk * state_floats(&item), &item);
+            merge(worker, &item, &into, &next, h);
+        }
+        if (wave->first + wave->n == item.end)
+            finish(worker, &item, &into, h, (float *)(void *)worker->scratch);
+    }
+}
+
+// One row, its chunks spread over the threads, MAX_SPLIT_CHUNKS at a time.
 static void run_split(const struct worker *worker, const struct step *step, size_t row)
 {
-    const struct plan *plan = worker->plan;
-    uint32_t n_kv = step->attention->attributes.n_kv_head;
+    struct pool *pool = worker->plan->device->pool;
     struct item item = make_item(worker, step, row, 0);
-    uint32_t group = item.group > 1 ? item.group : 1; // never 0
-    size_t floats = state_floats(&item), head_floats = floats * MAX_SPLIT_CHUNKS;
-    float *scratch = (float *)(void *)worker->scratch;
-    for (uint32_t wave = item.first; wave < item.end;) {
-        uint32_t held = wave == item.first ? 0 : 1; // the state merged so far
-        uint32_t n = item.end - wave;
-        n = n < MAX_SPLIT_CHUNKS - held ? n : MAX_SPLIT_CHUNKS - held;
-        uint32_t parts = group_parts(group, (size_t)n * n_kv, worker->n_threads);
-        item.n_q = group / parts;
-        size_t begin, end;
-        pool_share((size_t)n * n_kv * parts, worker->index, worker->n_threads, &begin, &end);
-        for (size_t i = begin; i < end; i++) {
-            size_t chunk = i / parts % n;
-            item.kv_head = (uint32_t)(i / parts / n);
-            item.head = (uint32_t)(i % parts) * item.n_q;
-            struct state state = state_at(plan->partials + item.kv_head * head_floats + (chunk + held) * floats, &item);
-            struct attention_chunk seen = chunk_of(worker, &item, wave + (uint32_t)chunk);
-            if (item.node->attributes.v_in_k)
-                cpu_latent_values(plan->params.kv, &seen, item.node->attributes.v_dim, latent_memory(&item, scratch));
-            attend(worker, &item, &seen, &state, scratch);
-        }
-        pool_barrier(plan->device->pool);
-        pool_share((size_t)n_kv * group, worker->index, worker->n_threads, &begin, &end);
-        for (size_t head = begin; head < end; head++) {
-            item.kv_head = (uint32_t)(head / group);
-            uint32_t h = (uint32_t)(head % group);
-            float *memory = plan->partials + item.kv_head * head_floats;
-            struct state into = state_at(memory, &item);
-            for (size_t chunk = 1; chunk < n + held; chunk++) {
-                struct state next = state_at(memory + chunk * floats, &item);
-                merge(worker, &item, &into, &next, h);
-            }
-            if (wave + n == item.end)
-                finish(worker, &item, &into, h, scratch);
-        }
-        wave += n;
-        if (wave < item.end)
-            pool_barrier(plan->device->pool);
+    struct wave wave = {.first = item.first};
+    while (wave.first < item.end) {
+        uint32_t left = item.end - wave.first, most = MAX_SPLIT_CHUNKS - wave.held;
+        wave.n = left < most ? left : most;
+        attend_wave(worker, step, row, &wave);
+        pool_barrier(pool);
+        merge_wave(worker, step, row, &wave);
+        wave.first += wave.n;
+        wave.held = 1;
+        if (wave.first < item.end)
+            pool_barrier(pool);
     }
 }
 

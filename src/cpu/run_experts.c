@@ -134,8 +134,10 @@ static void tile_products(const struct worker *worker, const struct step *step, 
         const struct tensor *scale = product->node->sources[3];
         float *y = outputs + p * source->n * width;
         struct packed matrix;
-        if (!expert_matrix(worker, step, product, expert, &matrix))
+        if (!expert_matrix(worker, step, product, expert, &matrix)) { // the run goes on to where it is stopped
+            memset(outputs, 0, step->n_products * source->n * width * sizeof(float));
             return;
+        }
         for (size_t row = begin; row < end; row += PANEL_ROWS) {
             struct panel panel = cpu_panel(worker, &matrix, row / PANEL_ROWS, source->precision, source->n);
             cpu_panel_product(&panel, source, y + row - begin, width, 0);
@@ -215,6 +217,7 @@ struct panel_sum {
     float *parts; // of PART_ROWS products
     float *sums;  // [n_rows][n_segments][16]
     size_t n_segments;
+    struct product_sums of;
 };
 
 // Adds the products of one expert: factor · weight of each pair, into the rows that the pairs belong to.
@@ -288,8 +291,8 @@ static void sum_panel(const struct panel_sum *sum)
     if (shared)
         add_shared(sum, false);
     for (size_t row = 0; row < n_rows; row++)
-        worker->plan->device->kernels->add_parts(sum->sums + row * floats, (uint32_t)sum->n_segments,
-                                                 worker_value(worker, product->result, row) + sum->panel * PANEL_ROWS);
+        cpu_add_sums(worker->plan->device->kernels, &sum->of, sum->sums + row * floats,
+                     worker_value(worker, product->result, row) + sum->panel * PANEL_ROWS);
     if (shared)
         add_shared(sum, true);
     if (product->hidden != NO_INDEX) // the sums are read: their memory is free
@@ -309,7 +312,10 @@ void cpu_run_experts_sum(const struct worker *worker, const struct step *step)
     worker_pairs(worker, step->route);
     size_t begin, end;
     pool_share(weight->n_panels, worker->index, worker->n_threads, &begin, &end);
-    struct panel_sum sum = {.worker = worker, .step = step, .n_segments = weight->segments.n};
+    struct panel_sum sum = {.worker = worker,
+                            .step = step,
+                            .n_segments = weight->segments.n,
+                            .of = cpu_product_sums(step->products[0].node, weight)};
     sum.parts = (float *)(void *)(worker->scratch + cpu_experts_sum_panel(plan, step));
     sum.sums = sum.parts + (size_t)PART_ROWS * MAX_SEGMENTS * PANEL_ROWS;
     for (sum.panel = begin; sum.panel < end; sum.panel++)

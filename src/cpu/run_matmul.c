@@ -61,6 +61,45 @@ void cpu_panel_product(const struct panel *panel, const struct source_rows *sour
     }
 }
 
+// ---- partial sums ----
+
+struct product_sums cpu_product_sums(const struct node *node, const struct packed *weight)
+{
+    struct leaves leaves = node->attributes.leaves;
+    struct product_sums sums = {.stride = round_up(node->result->ne[0], PANEL_ROWS)};
+    if (leaves.n == 0)
+        leaves = leaves_all(weight->segments.n);
+    sums.n = leaves_subtrees(leaves, sums.of);
+    for (uint32_t i = 0; i < sums.n; i++) {
+        sums.of[i].first = (uint8_t)(sums.of[i].first - leaves.first);
+        sums.of[i].end = (uint8_t)(sums.of[i].end - leaves.first);
+    }
+    return sums;
+}
+
+void cpu_add_sums(const struct kernels *kernels, const struct product_sums *sums, const float *parts, float *y)
+{
+    for (uint32_t i = 0; i < sums->n; i++)
+        kernels->add_parts(parts + (size_t)sums->of[i].first * PANEL_ROWS,
+                           (uint32_t)sums->of[i].end - sums->of[i].first, y + i * sums->stride);
+}
+
+// A panel of a partial sum of several subtrees: each segment's sums go to parts, PART_ROWS rows at a time.
+static void partial_panel(const struct panel *panel, const struct node *node, const struct source_rows *source,
+                          float *parts, float *y, size_t y_stride)
+{
+    const struct product_sums sums = cpu_product_sums(node, panel->weight);
+    size_t floats = (size_t)panel->weight->segments.n * PANEL_ROWS;
+    for (size_t first = 0; first < source->n; first += PART_ROWS) {
+        struct source_rows some = *source;
+        some.rows += first * source->stride;
+        some.n = source->n - first < PART_ROWS ? source->n - first : PART_ROWS;
+        cpu_panel_product(panel, &some, parts, floats, PANEL_ROWS);
+        for (size_t t = 0; t < some.n; t++)
+            cpu_add_sums(panel->worker->plan->device->kernels, &sums, parts + t * floats, y + (first + t) * y_stride);
+    }
+}
+
 // ---- tiles of outputs ----
 
 static const struct segments *tile_segments(const struct plan *plan, const struct step *step)
@@ -224,6 +263,10 @@ static void product_item(const struct worker *worker, const struct step *step, s
     struct panel panel = cpu_panel(worker, &packed, index, source->precision, source->n);
     bool in_place = weight->n == 1 || n_outputs >= PANEL_ROWS;
     float *aside = (float *)(void *)(worker->scratch + cpu_panel_scratch(source->precision, packed.k));
+    if (is_made_of_parts(product->node)) {
+        partial_panel(&panel, product->node, &part, aside, y, stride);
+        return;
+    }
     float *out = in_place ? y : aside;
     size_t out_stride = in_place ? stride : PANEL_ROWS;
     cpu_panel_product(&panel, &part, out, out_stride, 0);

@@ -109,10 +109,27 @@ static void apply_rms_norm(const struct worker *worker, const struct node *node,
                                             node->attributes.epsilon, worker_value(worker, node->result, row));
 }
 
+// The table may be a part of the model's: a token beyond it is another device's, and here a row of zeros.
 static void apply_embed(const struct worker *worker, const struct node *node, size_t row)
 {
-    packed_read_row(&worker->plan->weights->items[node->sources[0]->index].packed, (size_t)worker->run->rows[row].token,
-                    worker_value(worker, node->result, row));
+    const struct packed *table = &worker->plan->weights->items[node->sources[0]->index].packed;
+    float *y = worker_value(worker, node->result, row);
+    size_t token = (size_t)worker->run->rows[row].token - node->attributes.first_token; // below the first: very large
+    if (token < table->n_rows)
+        packed_read_row(table, token, y);
+    else
+        memset(y, 0, node->result->ne[0] * sizeof(float));
+}
+
+// y + scale · x
+static void apply_add_scaled(const struct worker *worker, const struct node *node, size_t row)
+{
+    const struct tensor *scale = node->sources[2];
+    size_t n = node->result->ne[0];
+    float *sum = worker_value(worker, node->result, row);
+    memcpy(sum, worker_operand(worker, node->sources[0], row), n * sizeof(float));
+    worker->plan->device->kernels->add_scaled(worker_operand(worker, node->sources[1], row),
+                                              scale == NULL ? 1.0f : worker_operand(worker, scale, row)[0], n, sum);
 }
 
 static void apply_elementwise(const struct worker *worker, const struct node *node, size_t row)
@@ -197,6 +214,7 @@ static const row_function row_functions[OP_COUNT] = {
     [OP_ADD_ID_SUM] = apply_add_id_sum,
     [OP_SLICE] = apply_slice,
     [OP_LORA] = cpu_lora_lookup,
+    [OP_ADD_SCALED] = apply_add_scaled,
     [OP_ALL_REDUCE] = cpu_apply_collective,
     [OP_ALL_GATHER] = cpu_apply_collective,
 };

@@ -9,6 +9,15 @@
 
 enum { READ_BYTES = 1 << 20 }; // of the file at a time, a thread
 
+// The segments that a weight has of the sum over all columns; unit: see segments_of_product.
+static void cut_segments(struct packed *packed, const struct tensor *tensor, uint32_t unit)
+{
+    struct segments whole;
+    size_t first, columns = tensor->columns_in_file != 0 ? tensor->columns_in_file : tensor->ne[0];
+    segments_of_product(&whole, tensor->dtype, columns, unit);
+    segments_part(&whole, tensor->leaves.n != 0 ? tensor->leaves : leaves_all(whole.n), &packed->segments, &first);
+}
+
 static enum status describe_matrix(const struct tensor *tensor, struct packed *packed, struct error *error)
 {
     const struct packed_format *format = packed_format_of(tensor->dtype);
@@ -18,7 +27,9 @@ static enum status describe_matrix(const struct tensor *tensor, struct packed *p
             "tensor '%s' is %s, which mote cannot compute with yet (it can with f32, f16, bf16, q8_0, q4_0, "
             "q4_1, q5_0, q5_1, q2_k … q6_k, mxfp4)",
             tensor->name, dtype_get(tensor->dtype)->name);
-    packed_describe(packed, format, tensor->ne[1], tensor->ne[0], 0);
+    size_t super_units = format->super_units == 0 ? 1 : format->super_units;
+    packed_describe(packed, format, tensor->ne[1], tensor->ne[0], tensor->first_column / format->unit % super_units);
+    cut_segments(packed, tensor, 0);
     return STATUS_OK;
 }
 
@@ -84,8 +95,7 @@ static enum status describe_all(const struct weight_list *list, struct weights *
         const struct node *node = list->graph->nodes[n];
         const struct tensor *tensor = node->sources[0];
         if (node->op == OP_MATMUL && node->attributes.segment_unit != 0)
-            segments_of_product(&weights->items[tensor->index].packed.segments, tensor->dtype, tensor->ne[0],
-                                node->attributes.segment_unit);
+            cut_segments(&weights->items[tensor->index].packed, tensor, node->attributes.segment_unit);
     }
     return STATUS_OK;
 }
@@ -139,10 +149,27 @@ struct packing {
     struct error *errors; // one a thread
 };
 
-static size_t file_row_bytes(const struct tensor *tensor)
+static size_t elements_bytes(const struct tensor *tensor, size_t n)
 {
     const struct dtype_desc *dtype = dtype_get(tensor->dtype);
-    return tensor->ne[0] / dtype->block * dtype->bytes;
+    return n / dtype->block * dtype->bytes;
+}
+
+// Of a row in the file, and of the blocks that hold a weight's columns of it.
+static size_t whole_row_bytes(const struct tensor *tensor)
+{
+    return elements_bytes(tensor, tensor->columns_in_file != 0 ? tensor->columns_in_file : tensor->ne[0]);
+}
+
+static size_t file_row_begin(const struct tensor *tensor)
+{
+    return elements_bytes(tensor, tensor->first_column);
+}
+
+static size_t file_row_bytes(const struct tensor *tensor)
+{
+    size_t block = dtype_get(tensor->dtype)->block, end = tensor->first_column + tensor->ne[0];
+    return elements_bytes(tensor, (end + block - 1) / block * block) - file_row_begin(tensor);
 }
 
 // After each piece; thread 0 is the caller's, so it reports.
@@ -168,7 +195,8 @@ static enum status pack_vectors(struct packing *packing, size_t i, uint8_t *byte
                          dtype->name);
     for (size_t v = 0; v < item->n; v++) {
         float *vector = item->vector + v * (item->bytes / sizeof(float));
-        enum status status = packing->reader->read(packing->reader->user, tensor, v * size, bytes, size, error);
+        enum status status = packing->reader->read(
+            packing->reader->user, tensor, v * whole_row_bytes(tensor) + file_row_begin(tensor), bytes, size, error);
         if (status != STATUS_OK)
             return status;
         dtype->decode(bytes, vector, tensor->ne[0]);
@@ -197,9 +225,16 @@ static enum status pack_panels(struct packing *packing, const struct piece *piec
     size_t row_bytes = file_row_bytes(tensor), begin = piece->first * PANEL_ROWS, end = begin + piece->n * PANEL_ROWS;
     if (end > packed.n_rows)
         end = packed.n_rows;
-    size_t file_row = piece->matrix * tensor->rows_in_file + tensor->first_row + begin;
-    enum status status = packing->reader->read(packing->reader->user, tensor, file_row * row_bytes, bytes,
-                                               (end - begin) * row_bytes, error);
+    size_t file_row = (tensor->first_matrix + piece->matrix) * tensor->rows_in_file + tensor->first_row + begin;
+    size_t whole_bytes = whole_row_bytes(tensor);
+    enum status status = STATUS_OK;
+    if (whole_bytes == row_bytes)
+        status = packing->reader->read(packing->reader->user, tensor, file_row * row_bytes, bytes,
+                                       (end - begin) * row_bytes, error);
+    for (size_t row = begin; row < end && whole_bytes != row_bytes && status == STATUS_OK; row++)
+        status = packing->reader->read(packing->reader->user, tensor,
+                                       (file_row + row - begin) * whole_bytes + file_row_begin(tensor),
+                                       bytes + (row - begin) * row_bytes, row_bytes, error);
     if (status != STATUS_OK)
         return status;
     for (size_t row = begin; row < end; row += PANEL_ROWS) {

@@ -6,6 +6,7 @@
 #include "gguf/gguf.h"
 #include "model/model.h"
 #include "mote.h"
+#include "mesh/mesh.h"
 #include "tensor/device.h"
 #include "text/tokenizer.h"
 
@@ -92,6 +93,8 @@ struct engine_settings {
     bool range_off; // see struct engine_extras
     const mote_adapter *adapters;
     size_t n_adapters;
+    size_t n_devices;
+    struct mesh_split split;
 };
 // precision.c
 // The rules that mote_engine_params.precision says, into settings->rules. *all_f32: the last rule for all is f32.

@@ -5,6 +5,7 @@
 #include "base/fpenv.h"
 #include "base/threads.h"
 #include "cpu/device.h"
+#include "mesh/mesh.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -74,6 +75,15 @@ enum status engine_settle(const struct mote_model *model, const mote_engine_para
     settings->isa = params->isa;
     settings->observe = params->observe;
     settings->range_off = false;
+    settings->n_devices = value_or(params->n_devices, 1);
+    double shares[8], sum = 0, at = 0;
+    for (size_t i = 0; i < settings->n_devices; i++)
+        sum += shares[i] = params->split ? params->split[i] : 1;
+    settings->split = (struct mesh_split){.n_devices = (uint32_t)settings->n_devices};
+    for (size_t i = 0; i < settings->n_devices; i++) {
+        at += shares[i];
+        settings->split.eighth[i + 1] = (uint8_t)(at / sum * 8 + 0.5);
+    }
     return settle_adapters(params, settings, error);
 }
 
@@ -128,6 +138,18 @@ static enum status open_adapters(const struct mote_model *model, const struct en
     return adapters_open(paths, settings->n_adapters, model->gguf, adapters, error);
 }
 
+static enum status make_mesh(const struct engine_settings *settings, struct device **device, struct error *error)
+{
+    struct mesh_params params = {.split = settings->split, .n_local = (uint32_t)settings->n_devices};
+    struct device *local[MAX_DEVICES];
+    transport_threads_create(params.n_local, true, &params.transport, error);
+    for (uint32_t i = 0; i < params.n_local; i++)
+        cpu_device_create(settings->n_threads / params.n_local > 1 ? settings->n_threads / params.n_local : 1,
+                          settings->isa, &local[i], error);
+    params.local = local;
+    return mesh_create(&params, device, error);
+}
+
 enum status engine_draft_create(struct mote_model *model, const struct engine_settings *settings,
                                 struct engine_draft *draft, struct error *error)
 {
@@ -141,7 +163,8 @@ enum status engine_draft_create(struct mote_model *model, const struct engine_se
     if (status == STATUS_OK)
         status = precision_check(settings, &draft->graph.graph, error);
     if (status == STATUS_OK)
-        status = cpu_device_create(settings->n_threads, settings->isa, &draft->device, error);
+        status = settings->n_devices > 1 ? make_mesh(settings, &draft->device, error)
+                                         : cpu_device_create(settings->n_threads, settings->isa, &draft->device, error);
     if (status == STATUS_OK)
         status = draft->device->ops->plan(draft->device, &draft->graph.graph, NULL, &params, &draft->plan, error);
     if (status == STATUS_OK)

@@ -18,8 +18,10 @@ struct mesh {
     struct pool *drivers; // one thread a local device
 };
 
+// They may outlive the mesh that packed them.
 struct mesh_weights {
-    struct mesh *mesh;
+    uint32_t n_local;
+    const struct device_ops *ops[MAX_DEVICES];
     struct weights *local[MAX_DEVICES];
 };
 
@@ -129,8 +131,8 @@ static enum status pack_one(void *user, uint32_t index, struct error *error)
 static void mesh_free_weights(struct weights *weights)
 {
     struct mesh_weights *all = (struct mesh_weights *)weights;
-    for (uint32_t i = 0; all != NULL && i < all->mesh->n_local; i++)
-        all->mesh->local[i]->ops->free_weights(all->local[i]);
+    for (uint32_t i = 0; all != NULL && i < all->n_local; i++)
+        all->ops[i]->free_weights(all->local[i]);
     free(all);
 }
 
@@ -141,7 +143,9 @@ static enum status pack_all(struct device *device, const struct graph *graph, co
     struct mesh_weights *weights = calloc(1, sizeof(*weights));
     if (weights == NULL)
         return error_memory(error, "the weights");
-    weights->mesh = mesh;
+    weights->n_local = mesh->n_local;
+    for (uint32_t i = 0; i < mesh->n_local; i++)
+        weights->ops[i] = mesh->local[i]->ops;
     struct sharding sharding;
     enum status status = sharding_create(graph, &mesh->split, &sharding, error);
     if (status == STATUS_OK) {

@@ -78,7 +78,8 @@ static enum status read_pieces(const struct gguf *gguf, const struct tensor *wei
                                size_t size, struct error *error)
 {
     const struct dtype_desc *dtype = dtype_get(weight->dtype);
-    size_t piece_bytes = weight->ne[0] / dtype->block * dtype->bytes * weight->ne[1];
+    size_t columns = weight->columns_in_file != 0 ? weight->columns_in_file : weight->ne[0];
+    size_t piece_bytes = columns / dtype->block * dtype->bytes * weight->rows_in_file;
     while (size > 0) {
         char name[MAX_NAME];
         size_t begin = (size_t)(offset % piece_bytes), n = piece_bytes - begin < size ? piece_bytes - begin : size;

@@ -26,6 +26,9 @@ void runner_open(struct runner *runner, const char *path, const struct setup *se
     params.precision = setup->precision != NULL ? setup->precision : setup->f32 ? "f32" : NULL;
     params.kv = setup->kv;
     params.n_threads = setup->n_threads != 0 ? setup->n_threads : 2;
+    params.n_devices = setup->n_devices;
+    params.split = setup->split;
+    params.n_split = setup->split == NULL ? 0 : setup->n_devices;
     params.n_batch = setup->n_batch;
     params.n_logits = setup->n_logits;
     params.n_sessions = 4;

@@ -18,6 +18,8 @@ struct setup {
     const char *isa;
     const mote_adapter *adapters;
     size_t n_adapters;
+    size_t n_devices;
+    const double *split; // [n_devices] or NULL
 };
 
 // A model with its engine. Failures end the test with the error's message.
