@@ -195,8 +195,8 @@ typedef struct mote_engine_params {
     /* Devices that share every layer (docs/mesh.md), with the bits of one: groups of this machine's cores. */
     size_t n_devices;    /* at most 8; 0: 1 */
     bool numa;           /* one device a NUMA node instead */
-    const double *split; /* [n_split]: each device's share, of any scale, rounded to eighths; NULL: even */
-    size_t n_split;      /* n_devices, where split is given */
+    const double *split; /* [n_split]: each device's share, of any scale, rounded to eighths */
+    size_t n_split;      /* 0: even. Where n_devices is 0 it is the number of devices too */
 } mote_engine_params;
 MOTE_API void mote_engine_params_default(mote_engine_params *params);
 

@@ -39,6 +39,17 @@ static const struct option other_options[] = {
     {.kind = OPTION_END},
 };
 
+static const struct option mesh_options[] = {
+    {LINE(TEXT, "--devices", "N|numa",
+          "groups of this machine's cores that share every layer (default 1; numa: one a NUMA node); no answer depends "
+          "on it",
+          devices)},
+    {LINE(NUMBERS, "-ts --split --tensor-split", "A,B,…", "the devices' shares, rounded to eighths (default: even)",
+          split),
+     .low = 0, .high = 1e9},
+    {.kind = OPTION_END},
+};
+
 const struct option compute_options_table[] = {
     THREADS_LINE,
     {.kind = OPTION_TABLE, .table = compute_options_but_threads},
@@ -65,6 +76,7 @@ const struct option compute_options_but_threads[] = {
      .choices = KV_TYPES},
     {LINE(CHOICE, "-ctv --cache-type-v", "TYPE", "as --kv: keys and values have one dtype", kv_values),
      .choices = KV_TYPES},
+    {.kind = OPTION_TABLE, .table = mesh_options},
     {.kind = OPTION_TABLE, .table = other_options},
     {.kind = OPTION_END},
 };
@@ -178,6 +190,23 @@ static mote_status set_kv(const struct compute_options *options, mote_kv *kv, mo
     return MOTE_OK;
 }
 
+static mote_status set_devices(const struct compute_options *options, mote_engine_params *params, mote_error *error)
+{
+    int64_t n = 0;
+    const char *text = options->devices;
+    params->split = options->split.values;
+    params->n_split = options->split.count;
+    params->numa = text && strcmp(text, "numa") == 0;
+    if (text && !params->numa && (!parse_integer(text, strlen(text), &n) || n < 1 || n > 8)) {
+        *error = (mote_error){.status = MOTE_INVALID};
+        snprintf(error->message, sizeof error->message,
+                 "--devices must be a number from 1 to 8, or numa, and not '%.64s'", text);
+        return error->status;
+    }
+    params->n_devices = (size_t)n;
+    return MOTE_OK;
+}
+
 mote_status compute_params(const mote_model *model, const struct compute_options *options, mote_engine_params *params,
                            mote_error *error)
 {
@@ -195,7 +224,8 @@ mote_status compute_params(const mote_model *model, const struct compute_options
     }
     const char *isa = getenv("MOTE_ISA");
     params->isa = isa && isa[0] ? isa : NULL;
-    return set_kv(options, &params->kv, error);
+    mote_status status = set_devices(options, params, error);
+    return status == MOTE_OK ? set_kv(options, &params->kv, error) : status;
 }
 
 mote_status compute_open(struct compute *compute, const char *path, const struct compute_options *options,

@@ -198,6 +198,9 @@ static void describe_allowed(const struct option *option, char *text, size_t siz
     case OPTION_NUMBER:
         snprintf(text, size, "a number from %g to %g", option->low, option->high);
         return;
+    case OPTION_NUMBERS:
+        snprintf(text, size, "numbers from %g to %g, separated by commas", option->low, option->high);
+        return;
     case OPTION_CHOICE:
         snprintf(text, size, "one of: %s", option->choices);
         return;
@@ -219,6 +222,30 @@ static bool set_integers(const struct option *option, struct integers *integers,
             return false;
         }
         integers->values[integers->count++] = value;
+        item += size;
+        if (*item == '\0') {
+            return true;
+        }
+    }
+}
+
+// The last of these options counts.
+static bool set_numbers(const struct option *option, struct numbers *numbers, const char *text)
+{
+    numbers->count = 0;
+    for (const char *item = text;; item++) {
+        char one[64];
+        size_t size = strcspn(item, ",/");
+        double value;
+        if (size >= sizeof one || numbers->count == OPTION_LIST_MAX) {
+            return false;
+        }
+        memcpy(one, item, size);
+        one[size] = '\0';
+        if (!parse_number(one, &value) || value < option->low || value > option->high) {
+            return false;
+        }
+        numbers->values[numbers->count++] = value;
         item += size;
         if (*item == '\0') {
             return true;
@@ -305,6 +332,8 @@ static bool set_value(const struct place *place, char *text)
         *(double *)value = number;
         return true;
     }
+    case OPTION_NUMBERS:
+        return set_numbers(option, value, text);
     case OPTION_CHOICE:
     case OPTION_CHOICES:
         if (!(option->kind == OPTION_CHOICE ? is_choice(option, text, strlen(text)) : are_choices(option, text))) {

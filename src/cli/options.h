@@ -26,6 +26,7 @@ enum option_kind {
     OPTION_INTEGER,  // int64_t in [least, most]
     OPTION_INTEGERS, // struct integers, each in [least, most], separated by commas; may be given several times
     OPTION_NUMBER,   // double in [low, high]
+    OPTION_NUMBERS,  // struct numbers, each in [low, high], separated by commas (or slashes)
     OPTION_CHOICE,   // const char *: one of choices
     OPTION_CHOICES,  // const char *: choices, or KIND=choice, separated by commas
     OPTION_TABLE,    // all of `table`, whose values are a struct at offset
@@ -45,6 +46,11 @@ struct adapters {
 
 struct integers {
     int64_t values[OPTION_LIST_MAX];
+    size_t count;
+};
+
+struct numbers {
+    double values[OPTION_LIST_MAX];
     size_t count;
 };
 

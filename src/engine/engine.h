@@ -4,9 +4,9 @@
 
 #include "base/log.h"
 #include "gguf/gguf.h"
+#include "mesh/mesh.h"
 #include "model/model.h"
 #include "mote.h"
-#include "mesh/mesh.h"
 #include "tensor/device.h"
 #include "text/tokenizer.h"
 
@@ -93,8 +93,7 @@ struct engine_settings {
     bool range_off; // see struct engine_extras
     const mote_adapter *adapters;
     size_t n_adapters;
-    size_t n_devices;
-    struct mesh_split split;
+    struct mesh_split split; // of one device or more
 };
 // precision.c
 // The rules that mote_engine_params.precision says, into settings->rules. *all_f32: the last rule for all is f32.
@@ -123,6 +122,10 @@ struct engine_extras {
 // mote_engine_create with them; NULL: none.
 enum status engine_create(mote_model *model, const mote_engine_params *params, const struct engine_extras *extras,
                           mote_engine **engine, struct error *error);
+
+// device.c: what a model runs on: this machine's cores, as one device or as a mesh.
+enum status engine_device_create(const struct engine_settings *settings, struct device **device, struct error *error);
+size_t numa_nodes_available(void); // that have CPUs; at least 1
 
 // pages.c
 // Pages of a kind that one session with a full context needs.

@@ -4,10 +4,9 @@
 #include "base/checked.h"
 #include "base/fpenv.h"
 #include "base/threads.h"
-#include "cpu/device.h"
-#include "mesh/mesh.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +43,33 @@ static enum status settle_adapters(const mote_engine_params *params, struct engi
     return STATUS_OK;
 }
 
+// Which device has which eighths; where that is not what was asked for, it is said.
+static enum status settle_devices(const struct mote_model *model, const mote_engine_params *params,
+                                  struct engine_settings *settings, struct error *error)
+{
+    size_t n = params->n_devices != 0 ? params->n_devices : params->n_split != 0 ? params->n_split : 1;
+    if (params->numa)
+        n = numa_nodes_available();
+    if (n > MAX_DEVICES)
+        return error_set(error, STATUS_INVALID, "%zu devices: a mesh has at most %d", n, MAX_DEVICES);
+    settings->split = mesh_split_even((uint32_t)n);
+    if (params->n_split == 0)
+        return STATUS_OK;
+    if (params->n_split != n)
+        return error_set(error, STATUS_INVALID, "the split has %zu shares for %zu devices: give one for each",
+                         params->n_split, n);
+    bool rounded = false;
+    enum status status = mesh_split_by_shares(params->split, n, &settings->split, &rounded, error);
+    char text[128];
+    size_t at = 0;
+    for (size_t d = 0; status == STATUS_OK && d < n; d++)
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%d/8", d == 0 ? "" : ", ",
+                               settings->split.eighth[d + 1] - settings->split.eighth[d]);
+    if (status == STATUS_OK && rounded)
+        log_message(&model->log, LOG_WARNING, "the split is rounded to eighths: the devices have %s", text);
+    return status;
+}
+
 enum status engine_settle(const struct mote_model *model, const mote_engine_params *params,
                           struct engine_settings *settings, struct error *error)
 {
@@ -75,15 +101,9 @@ enum status engine_settle(const struct mote_model *model, const mote_engine_para
     settings->isa = params->isa;
     settings->observe = params->observe;
     settings->range_off = false;
-    settings->n_devices = value_or(params->n_devices, 1);
-    double shares[8], sum = 0, at = 0;
-    for (size_t i = 0; i < settings->n_devices; i++)
-        sum += shares[i] = params->split ? params->split[i] : 1;
-    settings->split = (struct mesh_split){.n_devices = (uint32_t)settings->n_devices};
-    for (size_t i = 0; i < settings->n_devices; i++) {
-        at += shares[i];
-        settings->split.eighth[i + 1] = (uint8_t)(at / sum * 8 + 0.5);
-    }
+    status = settle_devices(model, params, settings, error);
+    if (status != STATUS_OK)
+        return status;
     return settle_adapters(params, settings, error);
 }
 
@@ -138,18 +158,6 @@ static enum status open_adapters(const struct mote_model *model, const struct en
     return adapters_open(paths, settings->n_adapters, model->gguf, adapters, error);
 }
 
-static enum status make_mesh(const struct engine_settings *settings, struct device **device, struct error *error)
-{
-    struct mesh_params params = {.split = settings->split, .n_local = (uint32_t)settings->n_devices};
-    struct device *local[MAX_DEVICES];
-    transport_threads_create(params.n_local, true, &params.transport, error);
-    for (uint32_t i = 0; i < params.n_local; i++)
-        cpu_device_create(settings->n_threads / params.n_local > 1 ? settings->n_threads / params.n_local : 1,
-                          settings->isa, &local[i], error);
-    params.local = local;
-    return mesh_create(&params, device, error);
-}
-
 enum status engine_draft_create(struct mote_model *model, const struct engine_settings *settings,
                                 struct engine_draft *draft, struct error *error)
 {
@@ -163,8 +171,7 @@ enum status engine_draft_create(struct mote_model *model, const struct engine_se
     if (status == STATUS_OK)
         status = precision_check(settings, &draft->graph.graph, error);
     if (status == STATUS_OK)
-        status = settings->n_devices > 1 ? make_mesh(settings, &draft->device, error)
-                                         : cpu_device_create(settings->n_threads, settings->isa, &draft->device, error);
+        status = engine_device_create(settings, &draft->device, error);
     if (status == STATUS_OK)
         status = draft->device->ops->plan(draft->device, &draft->graph.graph, NULL, &params, &draft->plan, error);
     if (status == STATUS_OK)

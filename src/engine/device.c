@@ -1,0 +1,31 @@
+// What a model runs on: one device of this machine's cores, or a mesh of several.
+#include "engine/engine.h"
+
+#include "cpu/device.h"
+
+size_t numa_nodes_available(void)
+{
+    return 1;
+}
+
+enum status engine_device_create(const struct engine_settings *settings, struct device **device, struct error *error)
+{
+    uint32_t n = settings->split.n_devices;
+    if (n == 1)
+        return cpu_device_create(settings->n_threads, settings->isa, device, error);
+    struct device *local[MAX_DEVICES] = {0};
+    struct mesh_params params = {.split = settings->split, .n_local = n, .local = local};
+    size_t a_device = settings->n_threads / n > 1 ? settings->n_threads / n : 1;
+    bool overcommitted = a_device * n > threads_available();
+    enum status status = transport_threads_create(n, overcommitted, &params.transport, error);
+    if (status != STATUS_OK)
+        return status;
+    for (uint32_t d = 0; d < n && status == STATUS_OK; d++)
+        status = cpu_device_create(a_device, settings->isa, &local[d], error);
+    if (status == STATUS_OK)
+        return mesh_create(&params, device, error);
+    for (uint32_t d = 0; d < n && local[d] != NULL; d++)
+        local[d]->ops->destroy(local[d]);
+    params.transport->ops->destroy(params.transport);
+    return status;
+}
