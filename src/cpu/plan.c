@@ -332,7 +332,7 @@ static enum status plan_matmul(struct plan *plan, const struct node *node, struc
 }
 
 // Room for the tables of a route's pairs.
-static enum status measure_pairs(struct plan *plan, const struct routing *routing, struct error *error)
+enum status cpu_plan_measure_pairs(struct plan *plan, const struct routing *routing, struct error *error)
 {
     size_t n_pairs;
     if (!checked_mul_size(plan->params.n_rows, routing->n_used, &n_pairs) || n_pairs > UINT32_MAX / 2)
@@ -349,7 +349,7 @@ static enum status plan_mul_mat_id(struct plan *plan, const struct node *node, s
 {
     const struct tensor *route = node->sources[2];
     uint32_t source = NO_INDEX;
-    enum status status = measure_pairs(plan, &route->producer->attributes.routing, error);
+    enum status status = cpu_plan_measure_pairs(plan, &route->producer->attributes.routing, error);
     if (status == STATUS_OK)
         status = source_form(plan, node->sources[0], node->sources[1], node->attributes.precision, 1, &source, error);
     if (status == STATUS_OK)
@@ -459,7 +459,8 @@ static void keep_until_next_exchange(struct plan *plan)
         if (result->used && plan->params.transport != NULL && plan->params.transport->scatter_bytes != 0 &&
             result->last < next)
             result->last = next;
-        next = (uint32_t)i;
+        if (!node->attributes.collective->adapters) // which may be left out
+            next = (uint32_t)i;
     }
 }
 
@@ -478,8 +479,12 @@ static enum status plan_node(struct plan *plan, const struct node *node, struct 
     case OP_ALL_REDUCE:
     case OP_ALL_GATHER:
         return plan_collective(plan, node, error);
+    case OP_LORA_HIDDEN:
+        return cpu_plan_lora_hidden(plan, node, error);
     case OP_LORA:
-        return node->sources[1] == NULL ? plan_row_op(plan, node, error) : cpu_plan_lora(plan, node, error);
+        return node->sources[4] != NULL   ? cpu_plan_lora_add(plan, node, error)
+               : node->sources[1] == NULL ? plan_row_op(plan, node, error)
+                                          : cpu_plan_lora(plan, node, error);
     default:
         break;
     }

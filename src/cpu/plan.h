@@ -37,7 +37,8 @@ struct form {
 // What adapters make of a product's source: for each term of the op the rows that its second matrix takes, one behind
 // the other (one a matrix), each an F32 source row.
 struct hidden {
-    const struct node *node; // OP_LORA
+    const struct node *node;    // OP_LORA; or OP_LORA_HIDDEN, or an OP_LORA that takes the value:
+    const struct tensor *value; // it has a slot of its own, and no scales behind its rows; NULL: the hidden's slot
     struct slot slot;
 };
 
@@ -49,6 +50,7 @@ enum step_kind {
     STEP_EXPERTS,     // items: experts that have rows × tiles of hidden units
     STEP_EXPERTS_SUM, // items: panels of outputs, with all experts inside
     STEP_EXCHANGE,    // no items: meets the other devices of a mesh
+    STEP_LORA_ADD,    // items: panels of outputs of a product that is complete
     STEP_LORA,        // items: blocks of rows, or experts that have rows, × panels of the adapters' first matrices
     STEP_KINDS,
 };
@@ -84,7 +86,7 @@ struct step {
     const struct node *glu;           // MATMUL, EXPERTS: of the products (one, where gate and up are the same)
     uint32_t out_form;                // with glu: the form that is written instead of the value
     const struct node *attention;     // HEADS: whose keys and values are stored (or NULL); ATTENTION
-    uint32_t first_hidden, n_hiddens; // LORA
+    uint32_t first_hidden, n_hiddens; // LORA, LORA_ADD
     uint32_t exchange;                // EXCHANGE
     uint32_t n_units;                 // HEADS: into how many parts the heads of a row are cut
 };
@@ -338,13 +340,20 @@ enum status cpu_plan_hiddens(struct plan *plan, const struct tensor *x, const st
                              struct error *error);
 // Joins the terms to the product that the current step makes.
 enum status cpu_plan_lora(struct plan *plan, const struct node *node, struct error *error);
+// A hidden value by a step of its own, and the step that adds the terms made of one to a product that is complete.
+enum status cpu_plan_lora_hidden(struct plan *plan, const struct node *node, struct error *error);
+enum status cpu_plan_lora_add(struct plan *plan, const struct node *node, struct error *error);
 size_t cpu_lora_hidden_bytes(const struct node *node);
 void cpu_lora_measure(struct plan *plan);
 // plan.c
+enum status cpu_plan_measure_pairs(struct plan *plan, const struct routing *routing, struct error *error);
 struct step *cpu_plan_add_step(struct plan *plan, enum step_kind kind, enum rows rows);
 void cpu_plan_use_value(struct plan *plan, const struct tensor *tensor);
 void cpu_plan_use_slot(const struct plan *plan, struct slot *slot);
 void cpu_plan_make_value(struct plan *plan, const struct tensor *tensor, bool by_rows);
+
+// Whether a step is left out where no row of a run has an adapter.
+bool cpu_is_of_adapters(const struct plan *plan, const struct step *step);
 
 // run_lora.c
 bool cpu_run_is_adapted(const struct run *run);
@@ -378,6 +387,7 @@ void cpu_run_attention(const struct worker *worker, const struct step *step);
 void cpu_run_experts(const struct worker *worker, const struct step *step);
 void cpu_run_experts_sum(const struct worker *worker, const struct step *step);
 void cpu_run_lora(const struct worker *worker, const struct step *step);
+void cpu_run_lora_add(const struct worker *worker, const struct step *step);
 void cpu_run_exchange(const struct worker *worker, const struct step *step);
 
 // run_exchange.c

@@ -60,7 +60,7 @@ static void describe_weights(const struct plan *plan, const struct step *step, s
     buffer_append_format(json, ", \"bytes\": %.0f", bytes);
 }
 
-// The first matrices of the adapters: what their sources are is F32 always.
+// The matrices of the adapters, the first or (where the terms are added) the second: their sources are F32 always.
 static void describe_hiddens(const struct plan *plan, const struct step *step, struct buffer *json)
 {
     double bytes = 0;
@@ -69,17 +69,19 @@ static void describe_hiddens(const struct plan *plan, const struct step *step, s
     for (uint32_t i = 0; i < step->n_hiddens; i++) {
         const struct lora *lora = plan->hiddens[step->first_hidden + i].node->attributes.lora;
         for (uint32_t t = 0; t < lora->n_terms; t++, comma = ", ")
-            bytes += describe_weight(&plan->described_adapters, lora->terms[t].first, comma, json);
+            bytes +=
+                describe_weight(&plan->described_adapters,
+                                step->kind == STEP_LORA ? lora->terms[t].first : lora->terms[t].second, comma, json);
     }
     buffer_append_format(json, "], \"source\": \"%s\", \"bytes\": %.0f", precision_name(PRECISION_F32), bytes);
 }
 
 bool cpu_plan_describe(const struct plan *plan, struct buffer *json)
 {
-    static const char *const kinds[] = {[STEP_ROWS] = "rows",       [STEP_MATMUL] = "matmul",
-                                        [STEP_HEADS] = "heads",     [STEP_ATTENTION] = "attention",
-                                        [STEP_EXPERTS] = "experts", [STEP_EXPERTS_SUM] = "experts_sum",
-                                        [STEP_LORA] = "lora"};
+    static const char *const kinds[] = {
+        [STEP_ROWS] = "rows",           [STEP_MATMUL] = "matmul",     [STEP_HEADS] = "heads",
+        [STEP_ATTENTION] = "attention", [STEP_EXPERTS] = "experts",   [STEP_EXPERTS_SUM] = "experts_sum",
+        [STEP_LORA] = "lora",           [STEP_LORA_ADD] = "lora_add", [STEP_EXCHANGE] = "exchange"};
     buffer_append_text(json, "[");
     for (size_t i = 0; i < plan->n_steps; i++) {
         const struct step *step = &plan->steps[i];

@@ -36,9 +36,56 @@ static enum status add_hidden(struct plan *plan, const struct node *node, struct
     return STATUS_OK;
 }
 
+enum status cpu_plan_lora_hidden(struct plan *plan, const struct node *node, struct error *error)
+{
+    struct step *step = cpu_plan_add_step(plan, STEP_LORA, node->result->rows);
+    if (step == NULL ||
+        !array_grow((void **)&plan->hiddens, &plan->hiddens_capacity, plan->n_hiddens + 1, sizeof(*plan->hiddens)))
+        return error_memory(error, "the plan");
+    step->per_row = node->result->per_row;
+    if (node->sources[1] != NULL) {
+        enum status status = cpu_plan_measure_pairs(plan, &node->sources[1]->producer->attributes.routing, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    step->route = node->sources[1];
+    step->first_hidden = (uint32_t)plan->n_hiddens;
+    step->n_hiddens = 1;
+    plan->hiddens[plan->n_hiddens++] = (struct hidden){
+        .node = node, .value = node->result, .slot = {.rows = node->result->rows, .per_row = node->result->per_row}};
+    cpu_plan_use_value(plan, node->sources[0]);
+    cpu_plan_use_value(plan, node->sources[1]);
+    cpu_plan_make_value(plan, node->result, false);
+    return STATUS_OK;
+}
+
+enum status cpu_plan_lora_add(struct plan *plan, const struct node *node, struct error *error)
+{
+    const struct tensor *value = node->sources[4];
+    struct step *step = cpu_plan_add_step(plan, STEP_LORA_ADD, node->result->rows);
+    if (step == NULL ||
+        !array_grow((void **)&plan->hiddens, &plan->hiddens_capacity, plan->n_hiddens + 1, sizeof(*plan->hiddens)))
+        return error_memory(error, "the plan");
+    step->per_row = node->result->per_row;
+    if (node->sources[2] != NULL) {
+        enum status status = cpu_plan_measure_pairs(plan, &node->sources[2]->producer->attributes.routing, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    step->route = node->sources[2];
+    step->first_hidden = (uint32_t)plan->n_hiddens;
+    step->n_hiddens = 1;
+    plan->hiddens[plan->n_hiddens++] =
+        (struct hidden){.node = node, .value = value, .slot = {.rows = value->rows, .per_row = value->per_row}};
+    for (uint32_t i = 0; i < node->n_sources; i++)
+        cpu_plan_use_value(plan, node->sources[i]);
+    cpu_plan_make_value(plan, node->result, false);
+    return STATUS_OK;
+}
+
 static bool is_of(const struct node *node, const struct tensor *x, const struct tensor *route)
 {
-    return node->op == OP_LORA && node->sources[1] == x && node->sources[2] == route;
+    return node->op == OP_LORA && node->sources[1] == x && x != NULL && node->sources[2] == route;
 }
 
 enum status cpu_plan_hiddens(struct plan *plan, const struct tensor *x, const struct tensor *route, struct error *error)
@@ -101,8 +148,11 @@ void cpu_lora_measure(struct plan *plan)
         const struct lora *lora = plan->hiddens[i].node->attributes.lora;
         for (uint32_t t = 0; t < lora->n_terms; t++) {
             const struct tensor *first = lora->terms[t].first, *second = lora->terms[t].second;
-            panel = max_size(panel, cpu_panel_scratch(PRECISION_F32, max_size(first->ne[0], second->ne[0])));
-            rows = max_size(rows, PART_ROWS * f32_row_bytes(first->ne[0]));
+            size_t second_k = second == NULL ? 0 : second->ne[0]; // a hidden value has no second matrices
+            panel = max_size(panel, cpu_panel_scratch(PRECISION_F32, max_size(first->ne[0], second_k)));
+            rows =
+                max_size(rows, PART_ROWS * (f32_row_bytes(first->ne[0]) + MAX_SEGMENTS * PANEL_ROWS * sizeof(float)));
+            rows = max_size(rows, PART_ROWS * (2 * PANEL_ROWS * sizeof(float) + f32_row_bytes(second_k)));
         }
     }
     plan->lora_panel_bytes = panel;

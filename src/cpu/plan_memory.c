@@ -26,7 +26,8 @@ struct block {
 static uint32_t extended_last(const struct plan *plan, const struct slot *slot)
 {
     uint32_t last = slot->last;
-    while ((plan->steps[last].kind == STEP_ROWS || plan->steps[last].kind == STEP_LORA) && last + 1 < plan->n_steps)
+    while ((plan->steps[last].kind == STEP_ROWS || cpu_is_of_adapters(plan, &plan->steps[last])) &&
+           last + 1 < plan->n_steps)
         last++;
     return last;
 }
@@ -182,6 +183,8 @@ static void measure_scratch(struct plan *plan)
         const struct step *step = &plan->steps[i];
         if (step->kind == STEP_MATMUL || step->kind == STEP_EXPERTS)
             plan->scratch_bytes = max_size(plan->scratch_bytes, matmul_scratch(plan, step));
+        if (step->kind == STEP_LORA_ADD)
+            plan->scratch_bytes = max_size(plan->scratch_bytes, plan->params.n_rows * PANEL_ROWS * sizeof(float));
         if (step->kind == STEP_EXCHANGE) {
             const struct plan_exchange *exchange = &plan->exchanges[step->exchange];
             plan->scratch_bytes =

@@ -34,10 +34,11 @@ void worker_fault(const struct worker *worker, uint32_t layer, uint32_t what)
 static void run_step(const struct worker *worker, const struct step *step)
 {
     static void (*const functions[STEP_KINDS])(const struct worker *, const struct step *) = {
-        [STEP_ROWS] = cpu_run_rows,       [STEP_MATMUL] = cpu_run_matmul,
-        [STEP_HEADS] = cpu_run_heads,     [STEP_ATTENTION] = cpu_run_attention,
-        [STEP_EXPERTS] = cpu_run_experts, [STEP_EXPERTS_SUM] = cpu_run_experts_sum,
-        [STEP_LORA] = cpu_run_lora,       [STEP_EXCHANGE] = cpu_run_exchange,
+        [STEP_ROWS] = cpu_run_rows,         [STEP_MATMUL] = cpu_run_matmul,
+        [STEP_HEADS] = cpu_run_heads,       [STEP_ATTENTION] = cpu_run_attention,
+        [STEP_EXPERTS] = cpu_run_experts,   [STEP_EXPERTS_SUM] = cpu_run_experts_sum,
+        [STEP_LORA] = cpu_run_lora,         [STEP_LORA_ADD] = cpu_run_lora_add,
+        [STEP_EXCHANGE] = cpu_run_exchange,
     };
     functions[step->kind](worker, step);
 }
@@ -66,12 +67,18 @@ static bool barrier(struct execution *execution, const struct worker *worker, ui
     return !atomic_load_explicit(stop, memory_order_relaxed);
 }
 
+bool cpu_is_of_adapters(const struct plan *plan, const struct step *step)
+{
+    return step->kind == STEP_LORA ||
+           (step->kind == STEP_EXCHANGE && plan->exchanges[step->exchange].node->attributes.collective->adapters);
+}
+
 static bool run_steps(struct execution *execution, const struct worker *worker, size_t first, size_t end,
                       uint32_t *turn)
 {
     for (size_t i = first; i < end; i++) {
         const struct step *step = &execution->plan->steps[i];
-        if (step->kind == STEP_LORA && !worker->adapted)
+        if (!worker->adapted && cpu_is_of_adapters(execution->plan, step))
             continue;
         run_step(worker, step);
         bool alone = step->kind == STEP_ROWS && worker_n_rows(worker, step->rows, step->per_row) == 1;

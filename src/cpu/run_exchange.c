@@ -150,6 +150,8 @@ void cpu_apply_collective(const struct worker *worker, const struct node *node, 
     const struct plan_exchange *exchange = &worker->plan->exchanges[worker->plan->slots[node->result->index].exchange];
     const struct collective *c = node->attributes.collective;
     float *y = worker_value(worker, node->result, row);
+    if (c->adapters && !worker->adapted) // nothing came
+        return;
     if (exchange->scattered) {
         uint32_t d = 0;
         while (row >= exchange->rows[d].end)

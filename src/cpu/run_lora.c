@@ -64,6 +64,22 @@ static float *lora_rows(const struct worker *worker)
     return (float *)(void *)(worker->lora_scratch + worker->plan->lora_panel_bytes);
 }
 
+// Where a hidden row lies, and where in it that of a term begins.
+static const struct slot *hidden_slot(const struct worker *worker, const struct hidden *hidden)
+{
+    return hidden->value != NULL ? &worker->plan->slots[hidden->value->index] : &hidden->slot;
+}
+
+static size_t rank_of(const struct lora_term *term)
+{
+    return term->first->ne[1];
+}
+
+static size_t hidden_bytes(const struct hidden *hidden, const struct lora_term *term)
+{
+    return hidden->value != NULL ? round_up(rank_of(term), PANEL_ROWS) * sizeof(float) : f32_row_bytes(rank_of(term));
+}
+
 // ---- first products ----
 
 // A panel of one term's first matrices, and where its rows begin within a hidden row.
@@ -81,16 +97,16 @@ static bool find_unit(const struct plan *plan, const struct step *step, size_t *
         const struct lora *lora = unit->hidden->node->attributes.lora;
         for (uint32_t t = 0; t < lora->n_terms; t++) {
             unit->term = &lora->terms[t];
-            size_t rank = unit->term->second->ne[0], n_panels = (rank + PANEL_ROWS - 1) / PANEL_ROWS;
+            size_t rank = rank_of(unit->term), n_panels = (rank + PANEL_ROWS - 1) / PANEL_ROWS;
             size_t n_matrices = step->route != NULL ? 1 : unit->term->first->ne[2];
             if (*index < n_matrices * n_panels) {
                 unit->matrix = *index / n_panels;
                 unit->panel = *index % n_panels;
-                unit->offset += unit->matrix * f32_row_bytes(rank);
+                unit->offset += unit->matrix * hidden_bytes(unit->hidden, unit->term);
                 return true;
             }
             *index -= n_matrices * n_panels;
-            unit->offset += n_matrices * f32_row_bytes(rank);
+            unit->offset += n_matrices * hidden_bytes(unit->hidden, unit->term);
         }
     }
     return false;
@@ -108,10 +124,11 @@ static size_t count_units(const struct plan *plan, const struct step *step)
 static void first_product(const struct worker *worker, const struct unit *unit, size_t matrix, size_t first, size_t n)
 {
     const struct worker aside = with_lora_scratch(worker);
-    const struct slot *slot = &unit->hidden->slot;
-    const struct tensor *x = unit->hidden->node->sources[1];
+    const struct slot *slot = hidden_slot(worker, unit->hidden);
+    const struct node *node = unit->hidden->node;
+    const struct tensor *x = node->sources[node->op == OP_LORA ? 1 : 0];
     struct packed packed = matrix_of(worker, unit->term->first, matrix);
-    size_t k = packed.k, stride = f32_row_bytes(k), rank = unit->term->second->ne[0];
+    size_t k = packed.k, stride = f32_row_bytes(k), rank = rank_of(unit->term);
     bool by_pair = slot->rows == ROWS_PAIRS && x->rows != ROWS_PAIRS, by_head = slot->rows != ROWS_PAIRS;
     struct source_rows source = {
         .rows = (uint8_t *)lora_rows(worker), .stride = stride, .n = n, .precision = PRECISION_F32};
@@ -124,8 +141,18 @@ static void first_product(const struct worker *worker, const struct unit *unit, 
     struct panel panel = cpu_panel(&aside, &packed, unit->panel, PRECISION_F32, n);
     float *y = (float *)(void *)(worker_row(worker, slot, first) + unit->offset);
     size_t y_stride = slot->row_bytes / sizeof(float);
+    if (node->result->n_parts != 0 && node->op == OP_LORA_HIDDEN) {
+        const struct product_sums sums = cpu_product_sums(node, &packed);
+        size_t floats = (size_t)packed.segments.n * PANEL_ROWS;
+        float *parts = lora_rows(worker) + PART_ROWS * (stride / sizeof(float));
+        cpu_panel_product(&panel, &source, parts, floats, PANEL_ROWS);
+        for (size_t t = 0; t < n; t++)
+            cpu_add_sums(worker->plan->device->kernels, &sums, parts + t * floats,
+                         y + unit->panel * PANEL_ROWS + t * y_stride);
+        return;
+    }
     cpu_panel_product(&panel, &source, y + unit->panel * PANEL_ROWS, y_stride, 0);
-    for (size_t t = 0; unit->panel == 0 && t < n; t++)
+    for (size_t t = 0; unit->hidden->value == NULL && unit->panel == 0 && t < n; t++)
         f32_row_unscaled(y + t * y_stride, rank);
 }
 
@@ -170,6 +197,29 @@ void cpu_run_lora(const struct worker *worker, const struct step *step)
 
 // ---- second products ----
 
+// The hidden rows of a term as sources of a product; those of a value are copied, with scales of 1 behind them.
+static struct source_rows hidden_rows(const struct worker *worker, const struct hidden *hidden,
+                                      const struct lora_term *term, size_t offset, size_t first, size_t n)
+{
+    const struct slot *slot = hidden_slot(worker, hidden);
+    struct source_rows source = {.rows = worker_row(worker, slot, first) + offset,
+                                 .stride = slot->row_bytes,
+                                 .n = n,
+                                 .precision = PRECISION_F32};
+    if (hidden->value == NULL)
+        return source;
+    size_t rank = rank_of(term), stride = f32_row_bytes(rank);
+    uint8_t *copy = (uint8_t *)(lora_rows(worker) + 2 * PART_ROWS * PANEL_ROWS);
+    for (size_t t = 0; t < n; t++) {
+        float *row = (float *)(void *)(copy + t * stride);
+        memcpy(row, worker_row(worker, slot, first + t) + offset, rank * sizeof(float));
+        f32_row_unscaled(row, rank);
+    }
+    source.rows = copy;
+    source.stride = stride;
+    return source;
+}
+
 // terms [n][16] of rows that have the same adapters; NULL: none of this product's.
 static float *make_terms(const struct worker *worker, const struct lora_panel *panel, size_t first, size_t n)
 {
@@ -186,15 +236,12 @@ static float *make_terms(const struct worker *worker, const struct lora_panel *p
     memset(terms, 0, n * PANEL_ROWS * sizeof(float));
     for (uint32_t i = 0; i < lora->n_terms; i++) {
         const struct lora_term *term = &lora->terms[i];
-        size_t bytes = f32_row_bytes(term->second->ne[0]);
+        size_t bytes = hidden_bytes(hidden, term);
         if (scales[term->adapter] != 0) {
             float factor = scales[term->adapter] * term->factor;
             struct packed packed = matrix_of(worker, term->second, panel->matrix);
-            struct source_rows source = {.rows = worker_row(worker, &hidden->slot, first) + offset +
-                                                 (by_head ? panel->matrix * bytes : 0),
-                                         .stride = hidden->slot.row_bytes,
-                                         .n = n,
-                                         .precision = PRECISION_F32};
+            struct source_rows source =
+                hidden_rows(worker, hidden, term, offset + (by_head ? panel->matrix * bytes : 0), first, n);
             struct panel second = cpu_panel(&aside, &packed, panel->panel, PRECISION_F32, n);
             cpu_panel_product(&second, &source, products, PANEL_ROWS, 0);
             plan->device->kernels->add_scaled(products, factor, n * PANEL_ROWS, terms);
@@ -250,6 +297,31 @@ void cpu_lora_add_sum(const struct worker *worker, uint32_t hidden, size_t panel
         float *out = worker_value(worker, y, row) + panel * PANEL_ROWS;
         if (has_terms(node->attributes.lora, row_scales(worker, y->rows, row)))
             kernels->add(out, sums + row * PANEL_ROWS, PANEL_ROWS, out);
+    }
+}
+
+// Each worker takes panels of outputs, all rows of them.
+void cpu_run_lora_add(const struct worker *worker, const struct step *step)
+{
+    const struct node *node = worker->plan->hiddens[step->first_hidden].node;
+    const struct tensor *y = node->sources[0], *result = node->result;
+    size_t n = result->ne[0], n_rows = worker_n_rows(worker, step->rows, step->per_row), begin, end;
+    size_t stride = worker->plan->slots[result->index].row_bytes / sizeof(float);
+    if (step->route != NULL)
+        worker_pairs(worker, step->route);
+    pool_share((n + PANEL_ROWS - 1) / PANEL_ROWS, worker->index, worker->n_threads, &begin, &end);
+    for (size_t panel = begin; panel < end; panel++) {
+        size_t first = panel * PANEL_ROWS, width = n - first < PANEL_ROWS ? n - first : PANEL_ROWS;
+        for (size_t row = 0; row < n_rows; row++)
+            memcpy(worker_value(worker, result, row) + first, worker_value(worker, y, row) + first,
+                   width * sizeof(float));
+        struct lora_panel terms = {.hidden = step->first_hidden, .panel = panel};
+        if (step->route != NULL && result->rows != ROWS_PAIRS) {
+            float *sums = (float *)(void *)worker->scratch;
+            cpu_lora_add_sum(worker, step->first_hidden, panel, result, sums);
+        } else {
+            cpu_lora_add(worker, &terms, 0, n_rows, worker_value(worker, result, 0) + first, stride);
+        }
     }
 }
 

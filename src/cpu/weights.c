@@ -9,13 +9,19 @@
 
 enum { READ_BYTES = 1 << 20 }; // of the file at a time, a thread
 
-// The segments that a weight has of the sum over all columns; unit: see segments_of_product.
+// The segments that a weight has of the sum over all columns; unit: see segments_of_product. Written in the format's
+// own grains, whosever they are.
 static void cut_segments(struct packed *packed, const struct tensor *tensor, uint32_t unit)
 {
     struct segments whole;
     size_t first, columns = tensor->columns_in_file != 0 ? tensor->columns_in_file : tensor->ne[0];
-    segments_of_product(&whole, tensor->dtype, columns, unit);
+    enum dtype dtype = tensor->segments_of != NULL ? tensor->segments_of->dtype : tensor->dtype;
+    segments_of_product(&whole, dtype, columns, unit);
     segments_part(&whole, tensor->leaves.n != 0 ? tensor->leaves : leaves_all(whole.n), &packed->segments, &first);
+    uint32_t grains = packed->segments.grain / packed->format->grain;
+    for (uint32_t s = 0; s <= MAX_SEGMENTS; s++)
+        packed->segments.border[s] *= grains;
+    packed->segments.grain = packed->format->grain;
 }
 
 static enum status describe_matrix(const struct tensor *tensor, struct packed *packed, struct error *error)
@@ -29,7 +35,7 @@ static enum status describe_matrix(const struct tensor *tensor, struct packed *p
             tensor->name, dtype_get(tensor->dtype)->name);
     size_t super_units = format->super_units == 0 ? 1 : format->super_units;
     packed_describe(packed, format, tensor->ne[1], tensor->ne[0], tensor->first_column / format->unit % super_units);
-    cut_segments(packed, tensor, 0);
+    cut_segments(packed, tensor, tensor->segment_unit);
     return STATUS_OK;
 }
 

@@ -19,7 +19,7 @@ const char *mote_version(void)
 
 int mote_numerics_version(void)
 {
-    return 2;
+    return 3;
 }
 
 void mote_free(void *memory)

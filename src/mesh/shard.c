@@ -272,8 +272,11 @@ static bool cut_product(struct attempt *attempt, const struct tensor *weight, co
 {
     struct part along_k = cut_along_k(attempt->sharding, weight, unit), part = along_k;
     size_t before = attempt->n;
-    if (cut_weight(attempt, weight, &along_k) && cut_value(attempt, source, &part))
+    if (cut_weight(attempt, weight, &along_k) && cut_value(attempt, source, &part)) {
+        struct part *value = &attempt->sharding->values[source->index];
+        memcpy(value->leaves, along_k.leaves, sizeof(value->leaves));
         return true;
+    }
     take_back(attempt, before);
     return false;
 }

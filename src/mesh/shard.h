@@ -18,7 +18,8 @@ struct part {
     struct placement placement;
     bool pick;                            // PARTIAL: not a sum; each row is on one device
     struct row_range ranges[MAX_DEVICES]; // SHARD: elements of its dimension; pick: tokens
-    struct leaves leaves[MAX_DEVICES];    // PARTIAL, and a weight cut along K: segments of the sum
+    // PARTIAL, and a weight cut along K, and the value it is multiplied with: segments of the sum.
+    struct leaves leaves[MAX_DEVICES];
 };
 
 struct sharding {

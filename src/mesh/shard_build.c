@@ -34,36 +34,36 @@ static uint32_t n_devices(const struct lowering *lowering)
 
 // ---- values ----
 
-// What all devices have of a value becomes the value. root: who wants it; -1: all.
-static struct tensor *collect(struct lowering *lowering, const struct tensor *value, int root)
+// What all devices have of a value (this one `mine`) becomes the value. like: its shape, and who wants it (root).
+static struct tensor *collect(struct lowering *lowering, struct tensor *mine, const struct part *part,
+                              const struct collective *like)
 {
-    const struct part *part = &lowering->sharding->values[value->index];
     struct collective *c = arena_alloc(&lowering->graph->arena, sizeof(*c));
     if (c == NULL) {
         error_memory(&lowering->graph->error, "the mesh's plan");
         return NULL;
     }
     bool partial = part->placement.kind == PLACED_PARTIAL;
-    *c = (struct collective){
-        .kind = !partial     ? COLLECTIVE_CONCAT
-                : part->pick ? COLLECTIVE_PICK
-                             : COLLECTIVE_SUM,
-        .n_devices = n_devices(lowering),
-        .root = root,
-        .width = value->ne[0],
-        .rows = value->rows,
-        .per_row = value->per_row,
-    };
+    *c = *like;
+    c->kind = !partial ? COLLECTIVE_CONCAT : part->pick ? COLLECTIVE_PICK : COLLECTIVE_SUM;
+    c->n_devices = n_devices(lowering);
     memcpy(c->leaves, part->leaves, sizeof(c->leaves));
     memcpy(c->ranges, part->ranges, sizeof(c->ranges));
-    return graph_collective(lowering->graph, lowering->values[value->index].part, c);
+    return graph_collective(lowering->graph, mine, c);
+}
+
+static struct tensor *collect_value(struct lowering *lowering, const struct tensor *value, int root)
+{
+    const struct collective like = {
+        .root = root, .width = value->ne[0], .rows = value->rows, .per_row = value->per_row};
+    return collect(lowering, lowering->values[value->index].part, &lowering->sharding->values[value->index], &like);
 }
 
 static struct tensor *whole(struct lowering *lowering, const struct tensor *value)
 {
     struct lowered *lowered = &lowering->values[value->index];
     if (lowered->whole == NULL)
-        lowered->whole = collect(lowering, value, -1);
+        lowered->whole = collect_value(lowering, value, -1);
     return lowered->whole;
 }
 
@@ -180,21 +180,139 @@ static struct tensor *lower_apart(struct lowering *lowering, const struct node *
     if (x != NULL && w != NULL)
         product = graph_apply(lowering->graph, OP_MATMUL, &a, (struct tensor *[MAX_SOURCES]){w, x});
     if (partial) {
-        struct collective *c = arena_alloc(&lowering->graph->arena, sizeof(*c));
-        if (c == NULL) {
-            error_memory(&lowering->graph->error, "the mesh's plan");
-            return NULL;
-        }
-        *c = (struct collective){.kind = COLLECTIVE_SUM,
-                                 .n_devices = n_devices(lowering),
-                                 .root = -1,
-                                 .width = weight->ne[1],
-                                 .rows = node->result->rows};
-        memcpy(c->leaves, part->leaves, sizeof(c->leaves));
-        product = graph_collective(lowering->graph, product, c);
+        struct part sums = *part;
+        sums.placement = placement_partial();
+        product = collect(lowering, product, &sums,
+                          &(struct collective){.root = -1, .width = weight->ne[1], .rows = node->result->rows});
     }
     struct tensor *y = whole(lowering, node->result);
     return graph_add_scaled(lowering->graph, y, product, gate == NULL ? NULL : fetch(lowering, gate, &need));
+}
+
+// ---- adapters ----
+
+static struct tensor *lower_adapter_weight(struct lowering *lowering, const struct tensor *weight,
+                                           const struct part *part)
+{
+    struct tensor cut;
+    return cut_tensor(lowering, weight, part, &cut) ? graph_adapter_weight_like(lowering->graph, &cut) : NULL;
+}
+
+// The terms with this device's parts of their matrices. first, second: how each one's are cut; NULL: the whole graph's
+// own, which are named and not used.
+static const struct lora *lower_terms(struct lowering *lowering, const struct lora *whole_terms,
+                                      const struct part *first, const struct part *second)
+{
+    struct arena *arena = &lowering->graph->arena;
+    struct lora *lora = arena_alloc(arena, sizeof(*lora));
+    struct lora_term *terms = arena_alloc_array(arena, whole_terms->n_terms, sizeof(*terms));
+    if (lora == NULL || terms == NULL) {
+        error_memory(&lowering->graph->error, "the mesh's plan");
+        return NULL;
+    }
+    *lora = (struct lora){.n_terms = whole_terms->n_terms, .terms = terms};
+    for (uint32_t i = 0; i < lora->n_terms; i++) {
+        terms[i] = whole_terms->terms[i];
+        if (first != NULL)
+            terms[i].first = lower_adapter_weight(lowering, terms[i].first, first);
+        if (second != NULL)
+            terms[i].second = lower_adapter_weight(lowering, terms[i].second, second);
+    }
+    return lora;
+}
+
+// Whether A x is made in parts, of a source that is cut as the weight's K is.
+static bool makes_hidden_parts(const struct lowering *lowering, const struct node *node)
+{
+    const struct lora *lora = node->attributes.lora;
+    const struct tensor *x = node->sources[1];
+    const struct part *part = x == NULL ? NULL : &lowering->sharding->values[x->index];
+    bool parts = part != NULL && part->placement.kind == PLACED_SHARD && part->leaves[0].n != 0 &&
+                 lowering->sharding->values[node->result->index].placement.kind == PLACED_REPLICATE;
+    for (uint32_t i = 0; parts && i < lora->n_terms; i++)
+        parts = lora->terms[i].first->segments_of != NULL && lora->terms[i].first->ne[0] == x->ne[0];
+    return parts;
+}
+
+// Whether the terms belong to a product that was a partial sum, and come behind its collective.
+static bool comes_after_sum(const struct lowering *lowering, const struct node *node)
+{
+    const struct tensor *product = node->sources[0];
+    while (product->producer->op == OP_LORA)
+        product = product->producer->sources[0];
+    return node->sources[1] != NULL && lowering->sharding->values[product->index].placement.kind == PLACED_PARTIAL;
+}
+
+// A x as a value, of a whole x.
+static struct tensor *whole_hidden(struct lowering *lowering, const struct node *node, struct tensor *x,
+                                   struct tensor *route)
+{
+    const struct part part = {.placement = placement_replicate()};
+    struct attributes a = {.lora = lower_terms(lowering, node->attributes.lora, &part, NULL)};
+    if (a.lora == NULL)
+        return NULL;
+    return graph_apply(lowering->graph, OP_LORA_HIDDEN, &a, (struct tensor *[MAX_SOURCES]){x, route});
+}
+
+// A x of a cut x: each device's part of the sums, then the sums.
+static struct tensor *lower_hidden(struct lowering *lowering, const struct node *node, struct tensor *route)
+{
+    const struct tensor *x = node->sources[1];
+    struct part part = lowering->sharding->values[x->index], sums = part;
+    struct leaves leaves = part.leaves[lowering->rank];
+    struct tensor *hidden = NULL;
+    struct collective like = {.root = -1, .adapters = true};
+    sums.placement = placement_partial();
+    like.rows = node->sources[2] != NULL ? ROWS_PAIRS : x->rows;
+    like.per_row = node->sources[2] != NULL ? node->sources[2]->producer->attributes.routing.n_used : 0;
+    for (uint32_t i = 0; i < node->attributes.lora->n_terms; i++)
+        like.width += (node->attributes.lora->terms[i].first->ne[1] + 15) / 16 * 16;
+    if (leaves.first < leaves.end) {
+        struct attributes a = {.lora = lower_terms(lowering, node->attributes.lora, &part, NULL), .leaves = leaves};
+        if (a.lora != NULL)
+            hidden = graph_apply(lowering->graph, OP_LORA_HIDDEN, &a,
+                                 (struct tensor *[MAX_SOURCES]){lowering->values[x->index].part, route});
+    }
+    return collect(lowering, hidden, &sums, &like);
+}
+
+static void lower_lora(struct lowering *lowering, const struct node *node)
+{
+    const struct part *part = &lowering->sharding->values[node->result->index];
+    struct lowered *result = &lowering->values[node->result->index];
+    const struct part whole_part = {.placement = placement_replicate()};
+    struct part first = whole_part, second = whole_part;
+    struct attributes attributes = node->attributes;
+    struct tensor *sources[MAX_SOURCES] = {0};
+    bool after = comes_after_sum(lowering, node), parts = after && makes_hidden_parts(lowering, node);
+    for (uint32_t i = 0; i < node->n_sources; i++) {
+        if (!(parts && i == 1))
+            sources[i] = lower_source(lowering, node, i);
+    }
+    if (parts)
+        sources[4] = lower_hidden(lowering, node, sources[2]);
+    else if (after)
+        sources[4] = whole_hidden(lowering, node, sources[1], sources[2]);
+    if (after)
+        sources[1] = NULL;
+    if (has_nothing(lowering, node))
+        return;
+    if (part->placement.kind == PLACED_SHARD) {
+        const struct tensor *matrix = attributes.lora->terms[0].second;
+        bool heads = node->sources[2] == NULL && matrix->ne[2] > 1;
+        second = *part;
+        second.placement = placement_shard(heads ? 2 : 1);
+        for (uint32_t d = 0; heads && d < n_devices(lowering); d++)
+            second.ranges[d] =
+                (struct row_range){part->ranges[d].begin / matrix->ne[1], part->ranges[d].end / matrix->ne[1]};
+        first = heads ? second : whole_part;
+    }
+    attributes.lora = lower_terms(lowering, attributes.lora, after ? NULL : &first, &second);
+    if (attributes.lora == NULL)
+        return;
+    result->part = graph_apply(lowering->graph, OP_LORA, &attributes, sources);
+    if (part->placement.kind == PLACED_REPLICATE)
+        result->whole = result->part;
 }
 
 static void lower_node(struct lowering *lowering, const struct node *node)
@@ -248,11 +366,11 @@ enum status shard_graph(const struct sharding *sharding, uint32_t rank, struct g
         return error_memory(error, "the mesh's plan");
     lower_kv_layers(&lowering);
     for (size_t i = 0; i < graph->n_nodes && local->error.status == STATUS_OK; i++)
-        lower_node(&lowering, graph->nodes[i]);
+        (graph->nodes[i]->op == OP_LORA ? lower_lora : lower_node)(&lowering, graph->nodes[i]);
     const struct tensor *output = graph->output;
     if (local->error.status == STATUS_OK) {
         bool whole = sharding->values[output->index].placement.kind == PLACED_REPLICATE;
-        local->output = whole ? lowering.values[output->index].whole : collect(&lowering, output, 0);
+        local->output = whole ? lowering.values[output->index].whole : collect_value(&lowering, output, 0);
     }
     free(lowering.values);
     if (local->error.status == STATUS_OK)

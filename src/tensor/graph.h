@@ -33,6 +33,7 @@ enum op {
     OP_ADD_ID_SUM,
     // adapters
     OP_LORA,
+    OP_LORA_HIDDEN,
     // parts of heads
     OP_SLICE,
     OP_CONCAT,
@@ -121,8 +122,9 @@ enum collective_kind {
 struct collective {
     enum collective_kind kind;
     uint32_t n_devices;
-    int root;     // CONCAT: the only device that gets the value; -1: all
-    size_t width; // of the value
+    int root;      // CONCAT: the only device that gets the value; -1: all
+    bool adapters; // of what adapters need: left out where no row of a run has one
+    size_t width;  // of the value
     enum rows rows;
     uint32_t per_row;
     struct leaves leaves[MAX_DEVICES];    // SUM: of each device; first = end: it has nothing
@@ -145,8 +147,12 @@ struct tensor {
     size_t first_column, columns_in_file;
     struct leaves leaves;
     size_t first_matrix;
-    uint32_t n_parts;   // of a value, not 0: a partial sum, of which a row holds this many subtrees' sums, one behind
-                        // the other, each of ne[0] elements rounded up to 16
+    uint32_t n_parts; // of a value, not 0: a partial sum, of which a row holds this many subtrees' sums, one behind
+                      // the other, each of ne[0] elements rounded up to 16
+    // Of an adapter's first matrix: its sums are cut as those of the weight that it belongs to (segment_unit: see
+    // attributes), so that a device that has a part of that sum has the same part of this one. NULL: by its own dtype.
+    const struct tensor *segments_of;
+    uint32_t segment_unit;
     size_t turned_rows; // of a weight, not 0: F32, and its columns are the first ne[0] of each turned_rows rows there
     struct node *producer; // NULL: a weight
     uint32_t adapter;      // of an adapter's weight: which of the graph's adapters has it
@@ -172,7 +178,8 @@ struct lora_pair {
     bool used;               // set while building
 };
 
-// One adapter's term of OP_LORA: factor · second (first x). Where the op looks up, first is a table of rows.
+// One adapter's term of OP_LORA: factor · second (first x), first x from OP_LORA_HIDDEN where that is a value. Where
+// the op looks up, first is a table of rows.
 struct lora_term {
     uint32_t adapter;
     float factor;
@@ -200,7 +207,7 @@ struct attributes {
     uint32_t layer_number;      // ROUTE: for messages
     bool weighted;              // MUL_MAT_ID: the product is multiplied by the pair's weight; LORA: the term
     bool unweighted;            // MUL_MAT_ID_SUM, ADD_ID_SUM: all weights are 1
-    const struct lora *lora;    // LORA
+    const struct lora *lora;    // LORA, LORA_HIDDEN
     const int32_t *slots;       // MUL_MAT_ID(_SUM): where each expert lies in the weight, -1: absent; NULL: in order
     uint32_t begin, width;      // SLICE: elements [begin, begin + width) of each head
     float temperature_scale;    // POSITION_SCALE
@@ -326,6 +333,8 @@ struct lora_place {
     bool weighted;        // each pair's term is multiplied by the pair's weight
 };
 struct tensor *graph_lora(struct graph *graph, struct tensor *y, const struct lora_place *place);
+// A weight of an adapter like `like` (of another graph too).
+struct tensor *graph_adapter_weight_like(struct graph *graph, const struct tensor *like);
 
 // Parts of heads: x is [n_heads · head_dim, rows].
 struct tensor *graph_slice(struct graph *graph, struct tensor *x, uint32_t head_dim, uint32_t begin, uint32_t width);

@@ -51,6 +51,7 @@ extern const struct op_desc op_add_id;
 extern const struct op_desc op_mul_mat_id_sum;
 extern const struct op_desc op_add_id_sum;
 extern const struct op_desc op_lora;
+extern const struct op_desc op_lora_hidden;
 extern const struct op_desc op_slice;
 extern const struct op_desc op_concat;
 extern const struct op_desc op_matmul_heads;

@@ -20,6 +20,7 @@ static const struct op_desc *const table[OP_COUNT] = {
     [OP_MUL_MAT_ID_SUM] = &op_mul_mat_id_sum,
     [OP_ADD_ID_SUM] = &op_add_id_sum,
     [OP_LORA] = &op_lora,
+    [OP_LORA_HIDDEN] = &op_lora_hidden,
     [OP_SLICE] = &op_slice,
     [OP_CONCAT] = &op_concat,
     [OP_MATMUL_HEADS] = &op_matmul_heads,

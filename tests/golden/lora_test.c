@@ -198,6 +198,18 @@ static void check_merged(const char *name, const struct random_adapter *kind)
             name, kind->rank, difference, effect);
     if (memcmp(logits, same, n * sizeof(*logits)) != 0)
         fail_msg("%s, rank %u: other bits with other kernels, batches and threads", name, kind->rank);
+    for (size_t n_devices = 2; n_devices <= 8; n_devices += 3) {
+        struct setup mesh = {.f32 = true,
+                             .adapters = &adapter,
+                             .n_adapters = 1,
+                             .n_devices = n_devices,
+                             .n_threads = 8,
+                             .n_batch = n_devices == 5 ? 1 : 512};
+        float *sharded = logits_of(golden.path, &mesh, golden.tokens, golden.n_tokens, &n_vocab);
+        if (memcmp(logits, sharded, n * sizeof(*logits)) != 0)
+            fail_msg("%s, rank %u: other bits on %zu devices", name, kind->rank, n_devices);
+        free(sharded);
+    }
     free(logits);
     free(same);
     free(merged);
@@ -231,8 +243,8 @@ static int keep(void *user, size_t input, size_t index, const float *logits)
 }
 
 // Sessions without adapters, with one, with the other and with both, in one batch, and, token after token, in one batch
-// again: each as an engine that has nothing else.
-static void check_neighbours(const char *name, bool f32)
+// again, also over three devices: each as an engine that has nothing else.
+static void check_neighbours(const char *name, bool f32, size_t n_devices)
 {
     static const float scales[4][2] = {{0, 0}, {1, 0}, {0, -0.75f}, {0.5f, -0.75f}};
     struct golden golden;
@@ -243,7 +255,7 @@ static void check_neighbours(const char *name, bool f32)
         random_adapter_write(golden.path, &kinds[i], folder.adapters[i], NULL);
     mote_adapter both[2] = {{folder.adapters[0], 1}, {folder.adapters[1], 1}};
     size_t n = golden.n_tokens, n_vocab;
-    struct setup setup = {.f32 = f32, .adapters = both, .n_adapters = 2};
+    struct setup setup = {.f32 = f32, .adapters = both, .n_adapters = 2, .n_devices = n_devices, .n_threads = 3};
     struct runner runner;
     runner_open(&runner, golden.path, &setup);
     assert_int_equal(mote_engine_n_adapters(runner.engine), 2);
@@ -296,8 +308,9 @@ static void test_neighbours(void **state)
     (void)state;
     static const char *const names[] = {"llama-rope3", "gpt-oss", "qwen2moe", "qwen3moe-overflow", "mistral4"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        check_neighbours(names[i], false);
-        check_neighbours(names[i], true);
+        check_neighbours(names[i], false, 1);
+        check_neighbours(names[i], true, 1);
+        check_neighbours(names[i], i % 2 == 0, 3);
     }
 }
 

@@ -8,6 +8,8 @@ static bool term_fits(const struct node *node, const struct lora_term *term)
 {
     const struct tensor *y = node->sources[0], *x = node->sources[1], *route = node->sources[2];
     const struct tensor *first = term->first, *second = term->second;
+    if (node->sources[4] != NULL)
+        return second->ne[0] == first->ne[1] && y->ne[0] == second->ne[1] && first->ne[2] == second->ne[2];
     if (x == NULL)
         return first->ne[2] == 1 && second->ne[2] == 1 && second->ne[0] == first->ne[0] && second->ne[1] == y->ne[0];
     size_t n_heads = route != NULL ? 1 : first->ne[2];
@@ -19,10 +21,11 @@ static bool term_fits(const struct node *node, const struct lora_term *term)
 static enum status infer(const struct node *node, struct tensor *result, struct error *error)
 {
     const struct tensor *y = node->sources[0], *x = node->sources[1], *route = node->sources[2];
-    const struct tensor *gate = node->sources[3];
+    const struct tensor *gate = node->sources[3], *hidden = node->sources[4];
     const struct lora *lora = node->attributes.lora;
-    bool good = route == NULL ? x == NULL || x->rows == y->rows
-                              : x != NULL && route->producer != NULL && route->producer->op == OP_ROUTE;
+    const struct tensor *from = x != NULL ? x : hidden;
+    bool good = route == NULL ? from == NULL || from->rows == y->rows
+                              : from != NULL && route->producer != NULL && route->producer->op == OP_ROUTE;
     good = good && (gate == NULL || (gate->ne[0] == 1 && gate->rows == y->rows));
     for (uint32_t i = 0; good && i < lora->n_terms; i++) {
         if (!term_fits(node, &lora->terms[i])) {
@@ -40,14 +43,18 @@ static enum status infer(const struct node *node, struct tensor *result, struct 
     return op_infer_first(y, result);
 }
 
-// The second matrices are cut by output row as the product is; the first ones are small and every device has them, so x
-// must be whole. A product that is a partial sum is completed first.
+// The second matrices are cut by output row as the product is; then the first ones are on every device, and x is whole.
+// Matrices of heads go with their heads. A product that is a partial sum is completed first, and so is A x, whose first
+// matrices are then cut along K as the product's weight is (lora_hidden).
 static void place(const struct node *node, const struct placement *have, struct placement *need,
                   struct placement *result)
 {
-    (void)node;
+    const struct lora *lora = node->attributes.lora;
+    bool heads =
+        lora != NULL && node->sources[1] != NULL && node->sources[2] == NULL && lora->terms[0].first->ne[2] > 1;
     need[0] = have[0].kind == PLACED_PARTIAL ? placement_replicate() : have[0];
-    need[1] = need[2] = need[3] = placement_replicate();
+    need[1] = heads ? need[0] : placement_replicate();
+    need[2] = need[3] = need[4] = placement_replicate();
     *result = need[0];
 }
 
@@ -72,10 +79,11 @@ static void cost(const struct node *node, size_t n_rows, size_t n_past, struct o
 const struct op_desc op_lora = {
     .op = OP_LORA,
     .name = "lora",
-    .doc = "y [n, rows or pairs], x [k, rows or pairs], route, gate [1, rows] -> as y: y plus the sum over the row's "
+    .doc = "y [n, rows or pairs], x [k, rows or pairs], route, gate [1, rows], hidden (A x, instead of x) -> as y: y "
+           "plus the sum over the row's "
            "adapters of scale * alpha / rank * B (A x), over its experts too where y is their sum",
-    .n_sources = 4,
-    .n_optional = 3,
+    .n_sources = 5,
+    .n_optional = 4,
     .infer = infer,
     .place = place,
     .cost = cost,

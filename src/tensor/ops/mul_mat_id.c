@@ -24,8 +24,8 @@ static enum status infer(const struct node *node, struct tensor *result, struct 
     return STATUS_OK;
 }
 
-// Cut within the experts, by hidden unit, so that every device works on every expert. Not by K: nothing needs the pairs'
-// sums apart (mul_mat_id_sum adds them).
+// Cut within the experts, by hidden unit, so that every device works on every expert. Not by K: nothing needs the
+// pairs' sums apart (mul_mat_id_sum adds them).
 static void place(const struct node *node, const struct placement *have, struct placement *need,
                   struct placement *result)
 {
