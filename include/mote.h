@@ -196,9 +196,23 @@ typedef struct mote_engine_params {
     size_t n_devices;    /* at most 8; 0: 1 */
     bool numa;           /* one device a NUMA node instead */
     const double *split; /* [n_split]: each device's share, of any scale, rounded to eighths */
+    struct mote_ranks *ranks; /* one device a rank instead; NULL: this process is alone */
     size_t n_split;      /* 0: even. Where n_devices is 0 it is the number of devices too */
 } mote_engine_params;
 MOTE_API void mote_engine_params_default(mote_engine_params *params);
+
+/*
+ * Processes that a launcher started together (mpirun -n 4 …), on one machine or several. *ranks is NULL where this
+ * process is alone. Rank 0 is used as if it were alone, with engines whose params have `ranks`; every other one calls
+ * mote_ranks_serve, which does what rank 0's engines need until rank 0 leaves. MOTE_UNSUPPORTED: this build has no MPI.
+ */
+typedef struct mote_ranks mote_ranks;
+MOTE_API mote_status mote_ranks_join(mote_ranks **ranks, mote_error *error);
+MOTE_API size_t mote_ranks_rank(const mote_ranks *ranks);
+MOTE_API size_t mote_ranks_count(const mote_ranks *ranks);
+MOTE_API mote_status mote_ranks_serve(mote_ranks *ranks, const mote_model_params *params, mote_error *error);
+/* The last call of a rank. not good: ends all ranks at once. NULL is allowed. */
+MOTE_API void mote_ranks_leave(mote_ranks *ranks, bool good);
 
 typedef struct mote_memory { /* bytes */
     uint64_t weights, kv, work, logits, total;

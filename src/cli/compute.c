@@ -82,6 +82,26 @@ const struct option compute_options_but_threads[] = {
 };
 const struct compute_options compute_options_default = {.context = -1};
 
+static mote_ranks *ranks; // what a launcher made of this process, once
+
+mote_status compute_join_ranks(bool *serve, mote_error *error)
+{
+    mote_status status = mote_ranks_join(&ranks, error);
+    *serve = status == MOTE_OK && ranks && mote_ranks_rank(ranks) != 0;
+    return status;
+}
+
+mote_status compute_serve_ranks(mote_error *error)
+{
+    return mote_ranks_serve(ranks, NULL, error);
+}
+
+void compute_leave_ranks(bool good)
+{
+    mote_ranks_leave(ranks, good);
+    ranks = NULL;
+}
+
 double seconds_now(void)
 {
     struct timespec now;
@@ -203,6 +223,7 @@ static mote_status set_devices(const struct compute_options *options, mote_engin
                  "--devices must be a number from 1 to 8, or numa, and not '%.64s'", text);
         return error->status;
     }
+    params->ranks = ranks;
     params->n_devices = (size_t)n;
     return MOTE_OK;
 }

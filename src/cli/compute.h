@@ -53,6 +53,12 @@ struct compute {              // a model with an engine
     double load_seconds;
 };
 
+// The other processes that a launcher started with this one, which engines then run on; NULL: none. Fails where they
+// cannot be met. Only rank 0 goes on with its command; *serve: this is another one, and serves it.
+mote_status compute_join_ranks(bool *serve, mote_error *error);
+mote_status compute_serve_ranks(mote_error *error);
+void compute_leave_ranks(bool good);
+
 // Whether someone reads what goes beside the answer: -v, or standard error is a terminal.
 bool compute_talks(const struct compute_options *options);
 mote_status compute_open_model(const char *path, const struct compute_options *options, mote_model **model,

@@ -1,5 +1,6 @@
 // The program: finds the command, and prints help and versions.
 #include "commands.h"
+#include "compute.h"
 #include "mote.h"
 #include "options.h"
 #include "output.h"
@@ -112,5 +113,18 @@ int main(int argc, char **argv)
 {
     occupy_standard_streams();
     signals_install();
-    return finish_output(dispatch(argc - 1, argv + 1));
+    bool serve;
+    mote_error error = {0};
+    mote_status status = compute_join_ranks(&serve, &error);
+    int exit_code = EXIT_DONE;
+    if (status == MOTE_OK && serve) {
+        status = compute_serve_ranks(&error);
+    } else if (status == MOTE_OK) {
+        exit_code = finish_output(dispatch(argc - 1, argv + 1));
+    }
+    if (status != MOTE_OK) {
+        exit_code = fail(&error);
+    }
+    compute_leave_ranks(status == MOTE_OK);
+    return exit_code;
 }

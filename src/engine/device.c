@@ -3,6 +3,14 @@
 
 #include "cpu/device.h"
 
+size_t engine_threads(size_t asked, const struct ranks *ranks)
+{
+    size_t n = threads_available(), on_host = ranks == NULL ? 1 : ranks->module.n_on_host;
+    if (asked != 0)
+        return asked;
+    return n / on_host > 1 ? n / on_host : 1;
+}
+
 size_t numa_nodes_available(void)
 {
     return 1;
@@ -11,6 +19,16 @@ size_t numa_nodes_available(void)
 enum status engine_device_create(const struct engine_settings *settings, struct device **device, struct error *error)
 {
     uint32_t n = settings->split.n_devices;
+    if (settings->ranks != NULL && n > 1) {
+        struct device *own = NULL;
+        enum status made = cpu_device_create(settings->n_threads, settings->isa, &own, error);
+        const struct mesh_params one = {.split = settings->split,
+                                        .transport = &settings->ranks->transport,
+                                        .local = &own,
+                                        .n_local = 1,
+                                        .first_rank = settings->ranks->module.rank};
+        return made == STATUS_OK ? mesh_create(&one, device, error) : made;
+    }
     if (n == 1)
         return cpu_device_create(settings->n_threads, settings->isa, device, error);
     struct device *local[MAX_DEVICES] = {0};

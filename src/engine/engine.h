@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "gguf/gguf.h"
 #include "mesh/mesh.h"
+#include "mesh/ranks.h"
 #include "model/model.h"
 #include "mote.h"
 #include "tensor/device.h"
@@ -22,7 +23,8 @@ struct mote_model {
     void *log_user;
     pthread_mutex_t lock;
     struct tokenizer *tokenizer;
-    struct weights *weights; // packed, shared by the model's engines
+    struct weights *weights;         // packed, shared by the model's engines
+    struct mesh_split weights_split; // for these devices
     const struct device_ops *weights_owner;
 };
 
@@ -59,6 +61,9 @@ struct mote_engine {
     struct page_pool pools[MAX_KV_KINDS];
     atomic_bool cancel;
     size_t n_adapters;
+    struct ranks *ranks;      // NULL: there are none
+    struct remote *remote;    // the words of a run, where there are
+    bool told;                // the other ranks have it too
     struct adapters adapters; // open until their weights are packed
     struct weights *adapter_weights;
     float *scales; // [n_adapters], of new sessions
@@ -84,6 +89,7 @@ enum { MAX_PRECISION_RULES = 64, MAX_ADAPTERS = 256 };
 
 // engine_create.c: parameters with all defaults filled in.
 struct engine_settings {
+    size_t asked_threads; // 0: as many as there are
     size_t n_threads, n_context, n_batch, n_sessions, n_logits;
     enum kv_dtype kv;
     struct precision_rule rules[MAX_PRECISION_RULES];
@@ -94,6 +100,7 @@ struct engine_settings {
     const mote_adapter *adapters;
     size_t n_adapters;
     struct mesh_split split; // of one device or more
+    struct ranks *ranks;     // one device each; NULL: there are none
 };
 // precision.c
 // The rules that mote_engine_params.precision says, into settings->rules. *all_f32: the last rule for all is f32.
@@ -122,10 +129,16 @@ struct engine_extras {
 // mote_engine_create with them; NULL: none.
 enum status engine_create(mote_model *model, const mote_engine_params *params, const struct engine_extras *extras,
                           mote_engine **engine, struct error *error);
+// With settings that are settled. params: for what an engine is made with and doesn't keep; NULL: none of that.
+enum status engine_create_settled(mote_model *model, const struct engine_settings *settings,
+                                  const mote_engine_params *params, mote_engine **engine, struct error *error);
 
 // device.c: what a model runs on: this machine's cores, as one device or as a mesh.
 enum status engine_device_create(const struct engine_settings *settings, struct device **device, struct error *error);
 size_t numa_nodes_available(void); // that have CPUs; at least 1
+
+// Threads of one device: asked for, or this process's share of the host.
+size_t engine_threads(size_t asked, const struct ranks *ranks);
 
 // pages.c
 // Pages of a kind that one session with a full context needs.

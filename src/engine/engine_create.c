@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/fpenv.h"
 #include "base/threads.h"
+#include "engine/remote.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -50,6 +51,14 @@ static enum status settle_devices(const struct mote_model *model, const mote_eng
     size_t n = params->n_devices != 0 ? params->n_devices : params->n_split != 0 ? params->n_split : 1;
     if (params->numa)
         n = numa_nodes_available();
+    if (settings->ranks != NULL) {
+        uint32_t n_ranks = settings->ranks->module.n_ranks;
+        if (params->numa || (n != 1 && n != n_ranks))
+            return error_set(error, STATUS_UNSUPPORTED,
+                             "each of %u ranks is one device: leave --devices out, and give --split a share a rank",
+                             n_ranks);
+        n = n_ranks;
+    }
     if (n > MAX_DEVICES)
         return error_set(error, STATUS_INVALID, "%zu devices: a mesh has at most %d", n, MAX_DEVICES);
     settings->split = mesh_split_even((uint32_t)n);
@@ -90,7 +99,9 @@ enum status engine_settle(const struct mote_model *model, const mote_engine_para
     enum status status = precision_parse(params->precision, settings, &f32, error);
     if (status != STATUS_OK)
         return status;
-    settings->n_threads = value_or(params->n_threads, threads_available());
+    settings->ranks = (struct ranks *)(void *)params->ranks;
+    settings->asked_threads = params->n_threads;
+    settings->n_threads = engine_threads(params->n_threads, settings->ranks);
     settings->n_context = value_or(params->n_context, context);
     settings->n_batch = value_or(params->n_batch, DEFAULT_BATCH);
     settings->n_sessions = value_or(params->n_sessions, 1);
@@ -229,6 +240,7 @@ static enum status check_memory(const mote_memory *memory, const struct engine_s
 // ---- making one ----
 
 struct weight_source {
+    struct ranks *ranks;
     const struct gguf *gguf;
     const struct adapters *adapters;
     mote_progress_fn progress;
@@ -252,14 +264,17 @@ static enum status read_adapter_weight(void *user, const struct tensor *weight, 
 static int report_progress(void *user, uint64_t done, uint64_t total)
 {
     const struct weight_source *source = user;
+    if (source->ranks != NULL)
+        ranks_alive(source->ranks);
     return source->progress == NULL ? 0 : source->progress(source->user, done, total);
 }
 
 // Packs the weights unless an engine before this one did.
-static enum status load_weights(struct mote_engine *engine, const mote_engine_params *params, struct error *error)
+static enum status load_weights(struct mote_engine *engine, const mote_engine_params *params,
+                                const struct mesh_split *split, struct error *error)
 {
     struct mote_model *model = engine->model;
-    struct weight_source source = {.gguf = model->gguf};
+    struct weight_source source = {.gguf = model->gguf, .ranks = engine->ranks};
     if (params != NULL) {
         source.progress = params->progress;
         source.user = params->progress_user;
@@ -267,7 +282,11 @@ static enum status load_weights(struct mote_engine *engine, const mote_engine_pa
     struct weight_reader reader = {.read = read_weight, .progress = report_progress, .user = &source};
     enum status status = STATUS_OK;
     pthread_mutex_lock(&model->lock);
-    if (model->weights == NULL) {
+    if (model->weights != NULL && memcmp(&model->weights_split, split, sizeof(*split)) != 0)
+        status = error_set(error, STATUS_UNSUPPORTED,
+                           "the model's weights are packed for other devices: open the model again for these");
+    if (status == STATUS_OK && model->weights == NULL) {
+        model->weights_split = *split;
         status = engine->device->ops->pack(engine->device, &engine->graph.graph, &reader, &model->weights, error);
         model->weights_owner = engine->device->ops;
     }
@@ -334,41 +353,57 @@ static enum status make_plan(struct mote_engine *engine, const struct engine_set
     return status;
 }
 
-static enum status create(struct mote_engine *engine, const mote_engine_params *params,
-                          const struct engine_extras *extras, struct error *error)
+// The draft's device and graph become the engine's; its plan, which has no weights, is replaced.
+static void adopt(struct mote_engine *engine, const struct engine_settings *settings, struct engine_draft *draft)
 {
-    struct engine_settings settings;
-    struct engine_draft draft;
-    const struct tokenizer *tokenizer;
-    enum status status = engine_settle(engine->model, params, &settings, error);
-    settings.range_off = extras != NULL && extras->range_off;
-    if (status == STATUS_OK) // a model whose vocabulary is broken is broken
-        status = model_tokenizer(engine->model, &tokenizer, error);
+    engine->n_threads = settings->n_threads;
+    engine->n_context = settings->n_context;
+    engine->n_batch = settings->n_batch;
+    engine->n_sessions = settings->n_sessions;
+    engine->n_logits = settings->n_logits;
+    engine->kv = settings->kv;
+    engine->device = draft->device;
+    engine->graph = draft->graph;
+    engine->adapters = draft->adapters;
+    engine->n_adapters = settings->n_adapters;
+    engine->device->ops->free_plan(draft->plan);
+}
+
+static enum status load(struct mote_engine *engine, const struct engine_settings *settings,
+                        const mote_engine_params *params, const struct engine_draft *draft, struct error *error)
+{
+    enum status status = load_weights(engine, params, &settings->split, error);
     if (status == STATUS_OK)
-        status = engine_draft_create(engine->model, &settings, &draft, error);
-    if (status != STATUS_OK)
-        return status;
-    engine->n_threads = settings.n_threads;
-    engine->n_context = settings.n_context;
-    engine->n_batch = settings.n_batch;
-    engine->n_sessions = settings.n_sessions;
-    engine->n_logits = settings.n_logits;
-    engine->kv = settings.kv;
-    // The draft's device and graph become the engine's; its plan, which has no weights, is replaced.
-    engine->device = draft.device;
-    engine->graph = draft.graph;
-    engine->adapters = draft.adapters;
-    engine->n_adapters = settings.n_adapters;
-    engine->device->ops->free_plan(draft.plan);
-    status = check_memory(&draft.memory, &settings, params != NULL && params->force, error);
+        status = load_adapters(engine, settings, error);
     if (status == STATUS_OK)
-        status = load_weights(engine, params, error);
-    if (status == STATUS_OK)
-        status = load_adapters(engine, &settings, error);
-    if (status == STATUS_OK)
-        status = make_plan(engine, &settings, draft.n_pages, error);
+        status = make_plan(engine, settings, draft->n_pages, error);
     if (status == STATUS_OK)
         status = allocate_run(engine, error);
+    if (status == STATUS_OK)
+        status = remote_allocate(engine, error);
+    return status;
+}
+
+// Where there are ranks, all take these steps together, and go on only where none failed.
+static enum status create(struct mote_engine *engine, const struct engine_settings *settings,
+                          const mote_engine_params *params, struct error *error)
+{
+    struct engine_draft draft = {0};
+    struct ranks *ranks = engine->ranks = settings->ranks;
+    enum status status = STATUS_OK;
+    if (ranks != NULL && ranks->module.rank == 0)
+        status = remote_begin_engine(ranks, engine->model, settings, error);
+    if (status != STATUS_OK)
+        return status;
+    status = engine_draft_create(engine->model, settings, &draft, error);
+    if (status == STATUS_OK) {
+        adopt(engine, settings, &draft);
+        status = check_memory(&draft.memory, settings, params != NULL && params->force, error);
+    }
+    status = remote_agree(ranks, status, error);
+    if (status == STATUS_OK)
+        status = remote_agree(ranks, load(engine, settings, params, &draft, error), error);
+    engine->told = status == STATUS_OK;
     if (status == STATUS_OK)
         log_message(
             &engine->model->log, LOG_INFO,
@@ -379,15 +414,15 @@ static enum status create(struct mote_engine *engine, const mote_engine_params *
     return status;
 }
 
-enum status engine_create(mote_model *model, const mote_engine_params *params, const struct engine_extras *extras,
-                          mote_engine **result, struct error *error)
+enum status engine_create_settled(mote_model *model, const struct engine_settings *settings,
+                                  const mote_engine_params *params, mote_engine **result, struct error *error)
 {
     struct mote_engine *engine = calloc(1, sizeof(*engine));
     if (engine == NULL)
         return error_memory(error, "the engine");
     engine->model = model;
     struct fpenv saved = fpenv_enter();
-    enum status status = create(engine, params, extras, error);
+    enum status status = create(engine, settings, params, error);
     fpenv_leave(saved);
     if (status != STATUS_OK) {
         mote_engine_destroy(engine);
@@ -395,6 +430,18 @@ enum status engine_create(mote_model *model, const mote_engine_params *params, c
     }
     *result = engine;
     return STATUS_OK;
+}
+
+enum status engine_create(mote_model *model, const mote_engine_params *params, const struct engine_extras *extras,
+                          mote_engine **engine, struct error *error)
+{
+    struct engine_settings settings;
+    const struct tokenizer *tokenizer;
+    enum status status = engine_settle(model, params, &settings, error);
+    settings.range_off = extras != NULL && extras->range_off;
+    if (status == STATUS_OK) // a model whose vocabulary is broken is broken
+        status = model_tokenizer(model, &tokenizer, error);
+    return status == STATUS_OK ? engine_create_settled(model, &settings, params, engine, error) : status;
 }
 
 mote_status mote_engine_create(mote_model *model, const mote_engine_params *params, mote_engine **engine,
@@ -407,6 +454,9 @@ void mote_engine_destroy(mote_engine *engine)
 {
     if (engine == NULL)
         return;
+    if (engine->told && engine->ranks != NULL && engine->ranks->module.rank == 0)
+        remote_end_engine(engine->ranks);
+    remote_free(engine);
     if (engine->device != NULL) {
         engine->device->ops->free_plan(engine->plan);
         engine->device->ops->free_weights(engine->adapter_weights);

@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include "base/fpenv.h"
+#include "engine/remote.h"
 #include "tensor/op.h"
 
 #include <math.h>
@@ -241,7 +242,9 @@ static enum status run_batch(struct progress *progress)
     for (uint32_t i = 0; i < engine->graph.n_ropes; i++)
         run.ropes[i] = engine->rope_tables[i];
     struct error error = {0};
-    enum status status = engine->device->ops->run(engine->plan, &run, &error);
+    enum status status = engine->ranks == NULL ? STATUS_OK : remote_send_run(engine, &run, &error);
+    if (status == STATUS_OK)
+        status = engine->device->ops->run(engine->plan, &run, &error);
     if (progress->status != STATUS_OK) // the logits were bad, and that stopped the run
         return progress->status;
     if (status != STATUS_OK && progress->error != NULL)

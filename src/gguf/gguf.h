@@ -106,6 +106,9 @@ int64_t gguf_array_integer(const struct gguf_value *array, uint64_t i);
 bool gguf_value_is_zero(const struct gguf_value *value);
 const char *gguf_type_name(enum gguf_type type);
 
+// A number that stands for a file: of its metadata, the table of its tensors, and the sizes of all its parts.
+enum status gguf_fingerprint(const struct gguf *gguf, uint64_t *fingerprint, struct error *error);
+
 // Reads `size` bytes of a tensor's data from `offset` on. Several threads may.
 enum status gguf_read_tensor(const struct gguf *gguf, const struct gguf_tensor *tensor, uint64_t offset, void *bytes,
                              size_t size, struct error *error);

@@ -1,0 +1,33 @@
+// Processes that a launcher started together (mpirun -n 4 mote run …), on one machine or several: one device of a mesh
+// each. Rank 0 talks to the user; the others do what it says (engine/remote.c). Every wait but that for rank 0's next
+// command has a limit, so that a rank that died or hangs ends the others with its name.
+#ifndef MOTE_MESH_RANKS_H
+#define MOTE_MESH_RANKS_H
+
+#include "mesh/mpi/module.h"
+#include "tensor/transport.h"
+
+struct ranks {
+    struct transport transport; // between them; its destroy does nothing, as the ranks outlive meshes
+    struct mpi_module module;
+    void *library;
+    uint32_t sequence; // of calls, the same on all ranks
+    double last_call;  // when the last one returned: what a rank computes in between, another may need too
+    bool broken;       // a call failed: they can only be ended
+};
+
+// Whether a launcher started this process with others, which its environment says.
+bool ranks_launched(void);
+// Loads the module and meets the other ranks. STATUS_UNSUPPORTED where there is no module.
+enum status ranks_join(struct ranks **ranks, struct error *error);
+// Ends them: in order where all is well and `good`, else at once.
+void ranks_leave(struct ranks *ranks, bool good);
+
+// Whether all are well: each gives its status, and all get the first failure in the order of ranks, with its rank. Work
+// before it may take long, of ranks that say meanwhile that they are alive.
+enum status ranks_agree(struct ranks *ranks, enum status mine, struct error *error);
+void ranks_alive(struct ranks *ranks);
+// Bytes of rank 0 to all. waits: the receivers wait for it without limit.
+enum status ranks_tell(struct ranks *ranks, void *bytes, size_t size, bool waits, struct error *error);
+
+#endif
