@@ -73,6 +73,7 @@ fetch|has_pip|python3-pip|pip for Python 3
 tools|has_python|python3|Python, 3.8 or later
 test|has_python|python3|Python, 3.8 or later
 test|has_library cmocka|libcmocka-dev|cmocka, with its headers
+test|have mpirun|libopenmpi-dev openmpi-bin|Open MPI or MPICH, with its headers (for the tests of ranks)
 long|has_fuzzer|clang-14 libclang-rt-14-dev|clang with libFuzzer and the sanitizers
 long|have valgrind|valgrind|valgrind
 EOF

@@ -11,7 +11,7 @@
 
 enum {
     PROTOCOL = 1,
-    INLINE_BYTES = 8192, // of a run, that travel with its command: decoding is one message
+    INLINE_BYTES = 3584, // of a run, that travel with its command: decoding is one message, and a small one for MPI
 };
 
 enum command { COMMAND_LEAVE, COMMAND_ENGINE, COMMAND_RUN, COMMAND_END };

@@ -165,6 +165,7 @@ static enum mpi_outcome exchange(struct mpi_message *sends, size_t n_sends, stru
         wait_a_little(&looks, started, limit);
         if (looks % SPINS != 0 || limit <= 0)
             continue;
+        alive(); // who waits for the same silent rank is not silent itself
         take_signs();
         if (find_late(&pending, started, limit, late))
             return MPI_OUTCOME_LATE;

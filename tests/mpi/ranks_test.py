@@ -1,0 +1,199 @@
+"""Ranks: processes of one model over MPI, with the bits of one process; and what happens where one of them fails.
+
+usage: ranks_test.py [--all] [TEST...]    --all: every tiny model (some of them otherwise)
+
+MPIRUN names the launcher (mpirun). Without one every test is skipped, and says so.
+"""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
+sys.dont_write_bytecode = True
+from cli import DATA, LLAMA, MODELS, MOTE, CliTest, environment  # noqa: E402
+
+LAUNCHER = os.environ.get("MPIRUN", "mpirun")
+ALL = "--all" in sys.argv
+SAID = "has not answered"
+LIMIT = 10  # seconds in which a failure must end all ranks
+HAS = shutil.which(LAUNCHER) is not None and os.environ.get("MOTE_MPI", "yes") == "yes"
+WHY = f"no launcher ({LAUNCHER}), or this build has no MPI module"
+
+
+def is_open_mpi():
+    said = subprocess.run([LAUNCHER, "--version"], capture_output=True, check=False).stdout
+    return b"Open MPI" in said or b"OpenRTE" in said
+
+
+def ranks_environment():
+    return environment(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                       OMPI_MCA_btl_vader_single_copy_mechanism="none", OMPI_MCA_rmaps_base_oversubscribe="1",
+                       OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_plm_rsh_agent="/bin/false")
+
+
+class RanksTest(CliTest):
+    def setUp(self):
+        super().setUp()
+        if not HAS:
+            print(f"skipped: {self.id()}: {WHY}")
+            self.skipTest(WHY)
+
+    def launch(self, *commands):
+        """mpirun's arguments: a number of ranks and what they run, several times."""
+        line = [LAUNCHER]
+        for i, (n, command) in enumerate(commands):
+            line += [":"] * (i > 0) + ["-n", str(n), *map(str, command)]
+        return line
+
+    def run_ranks(self, *commands, timeout=120, stdin=b""):
+        return subprocess.run(self.launch(*commands), env=ranks_environment(), capture_output=True, timeout=timeout,
+                              input=stdin, check=False)
+
+    def rank_with_pid(self, name, arguments):
+        """A command that leaves its process's number in a file."""
+        path = self.folder / name
+        script = f'echo $$ > {path}.part && mv {path}.part {path} && exec "$@"'
+        return path, ["sh", "-c", script, "sh", *arguments]
+
+    def pid_of(self, path, process):
+        end = time.monotonic() + 30
+        while not path.exists() and time.monotonic() < end and process.poll() is None:
+            time.sleep(0.01)
+        return int(path.read_text())
+
+
+class Answers(RanksTest):
+    def tokens(self, model):
+        return model.with_name(model.name.replace(".gguf", ".golden.gguf"))
+
+    def logits(self, model, tokens, n_ranks, *more):
+        out = self.folder / f"{n_ranks}.gguf"
+        command = [*MOTE, "logits", model, "--tokens", tokens, "-o", out, "-t", "1", *more]
+        done = self.run_ranks((n_ranks, command)) if n_ranks > 1 else subprocess.run(
+            list(map(str, command)), env=environment(), capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, (model, n_ranks, done))
+        return out.read_bytes()
+
+    def test_logits(self):
+        models = sorted(p for folder in ("models", "odd") for p in (DATA / folder).glob("*.gguf")
+                        if not p.name.endswith(".golden.gguf"))
+        self.assertGreater(len(models), 40)
+        for i, model in enumerate(models if ALL else models[::6]):
+            tokens = self.tokens(model)
+            more = [[], ["--precision", "f32"], ["-b", "1"], ["-b", "7", "--kv", "f32"]][i % 4]
+            one = self.logits(model, tokens, 1, *more)
+            for n_ranks in (2, 4) if i % 2 == 0 or ALL else (3,):
+                self.same(self.logits(model, tokens, n_ranks, *more), one, f"{model.name}: {n_ranks} ranks, {more}")
+
+    def test_split_and_adapters(self):
+        folder = DATA / "lora"
+        model, tokens = folder / "qwen3moe-tiny.gguf", self.tokens(folder / "qwen3moe-tiny.gguf")
+        lora = ["--lora", folder / "qwen3moe-tiny.lora-experts.gguf", "--lora",
+                f"{folder / 'qwen3moe-tiny.lora-attention.gguf'}:0.5"]
+        one = self.logits(model, tokens, 1, *lora)
+        self.same(self.logits(model, tokens, 2, *lora), one)
+        self.same(self.logits(model, tokens, 3, *lora, "--split", "5,1,2"), one)
+
+    def test_prompt_on_standard_input_and_sampling(self):
+        run = [*MOTE, "run", LLAMA, "--raw", "-n", "20", "--seed", "7", "-t", "1"]
+        one = subprocess.run(list(map(str, run)), env=environment(), capture_output=True, input=b"abc", check=True)
+        # A launcher may give a rank a terminal, on which mote writes for people.
+        many = self.run_ranks((3, ["sh", "-c", '"$@" | cat', "sh", *run]), stdin=b"abc")
+        self.assertEqual((many.returncode, many.stdout), (0, one.stdout), many)
+
+    def test_commands_without_an_engine_are_rank_0s(self):
+        done = self.run_ranks((3, [*MOTE, "version"]))
+        self.assertEqual((done.returncode, done.stdout.count(b"numerics")), (0, 1), done)
+
+    def test_wrong_usage(self):
+        done = self.run_ranks((2, [*MOTE, "run", LLAMA, "-p", "a", "--devices", "3"]))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b"each of 2 ranks is one device", done.stderr)
+        done = self.run_ranks((9, [*MOTE, "run", LLAMA, "-p", "a"]))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b"9 ranks: a mesh has at most 8 devices", done.stderr)
+
+
+class Failures(RanksTest):
+    # Long enough for anything to happen to it.
+    BENCH = [*MOTE, "bench", LLAMA, "-t", "1", "-p", "0", "-n", "900", "-r", "1000"]
+
+    def ended(self, process, started):
+        out, err = process.communicate(timeout=LIMIT + 20)
+        self.assertLess(time.monotonic() - started, LIMIT + 0.5, (out, err))
+        self.assertNotEqual(process.returncode, 0)
+        return err
+
+    def break_rank(self, number):
+        path, command = self.rank_with_pid("pid", self.BENCH)
+        with subprocess.Popen(self.launch((1, self.BENCH), (1, command), (1, self.BENCH)), env=ranks_environment(),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            pid = self.pid_of(path, process)
+            time.sleep(1.5)
+            started = time.monotonic()
+            os.kill(pid, number)
+            try:
+                return self.ended(process, started)
+            finally:
+                for end in (signal.SIGCONT, signal.SIGKILL):
+                    try:
+                        os.kill(pid, end)
+                    except ProcessLookupError:
+                        pass
+
+    def test_a_rank_that_hangs(self):
+        err = self.break_rank(signal.SIGSTOP)
+        self.assertIn(b"rank 1 (on ", err)
+        self.assertIn(SAID.encode(), err)
+
+    def test_a_rank_that_dies(self):
+        self.assertIn(b"rank 1", self.break_rank(signal.SIGKILL))
+
+    def test_a_rank_without_memory(self):
+        if shutil.which("prlimit") is None:
+            print("skipped: a rank without memory: no prlimit")
+            self.skipTest("no prlimit")
+        started = time.monotonic()
+        run = [*MOTE, "run", LLAMA, "-p", "a", "-n", "4", "-t", "1", "-c", "16000000", "--force"]
+        done = self.run_ranks((1, run), (1, ["prlimit", "--as=1500000000", *run]))
+        self.assertLess(time.monotonic() - started, LIMIT + 20)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b"rank 1 (on ", done.stderr)
+        self.assertIn(b"out of memory", done.stderr)
+
+    def other_file(self, make):
+        """Rank 1 sees another file under the same path."""
+        model, other = self.folder / "model.gguf", self.folder / "other.gguf"
+        model.write_bytes(LLAMA.read_bytes())
+        make(other)
+        run = [*MOTE, "run", model, "-p", "a", "-n", "4", "-t", "1"]
+        within = ["unshare", "-m", "sh", "-c", f'mount --bind {other} {model} && exec "$@"', "sh"]
+        probe = subprocess.run([*within, "true"], capture_output=True, check=False)
+        if probe.returncode != 0:
+            print(f"skipped: another file on a rank: {probe.stderr.decode().strip()}")
+            self.skipTest(f"no mount namespaces here: {probe.stderr.decode().strip()}")
+        done = self.run_ranks((1, run), (1, [*within, *run]))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stderr.count(b"rank 1 (on "), 1, done)
+        return done.stderr
+
+    def test_a_file_of_another_length(self):
+        self.assertIn(b"bytes, rank 0's has",
+                      self.other_file(lambda path: path.write_bytes(LLAMA.read_bytes() + b"\0" * 64)))
+
+    def test_a_file_with_another_header(self):
+        def make(path):
+            path.write_bytes(LLAMA.read_bytes().replace(b"<|bos|>", b"<|bOs|>", 1))
+        self.assertIn(b"the hash of its header", self.other_file(make))
+
+    def test_a_rank_without_the_file(self):
+        self.assertIn(b"is empty", self.other_file(lambda path: path.write_bytes(b"")))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[a for a in sys.argv if a != "--all"])
