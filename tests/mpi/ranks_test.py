@@ -31,7 +31,8 @@ def is_open_mpi():
 
 
 def ranks_environment():
-    return environment(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+    # A heap that is filled for a test's sake would take longer than a rank may be silent.
+    return environment(MALLOC_PERTURB_="0", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                        OMPI_MCA_btl_vader_single_copy_mechanism="none", OMPI_MCA_rmaps_base_oversubscribe="1",
                        OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_plm_rsh_agent="/bin/false")
 
