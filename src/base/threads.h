@@ -5,12 +5,23 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
+struct hwloc_bitmap_s;
 struct pool;
 
-// n_threads ≥ 1, the caller included. Workers block all signals and set the floating-point environment of base/fpenv.h.
-enum status pool_create(size_t n_threads, struct pool **pool, struct error *error);
+struct pool_params {
+    size_t n_threads;   // ≥ 1, the caller included
+    bool overcommitted; // other threads need the CPUs too, so that waiting ones sleep at once; a pool sees for itself
+                        // where it alone has more threads than CPUs
+    // [n_threads]: the CPUs that each thread may run on; NULL: any. The caller's are for the time of a run, after which
+    // it has its own again. What the system refuses is left as it is. They are copied.
+    const struct hwloc_bitmap_s *const *cpus;
+};
+
+// Workers block all signals and set the floating-point environment of base/fpenv.h.
+enum status pool_create(const struct pool_params *params, struct pool **pool, struct error *error);
 void pool_destroy(struct pool *pool);
 size_t pool_n_threads(const struct pool *pool);
 
@@ -30,5 +41,9 @@ static inline void pool_share(size_t n, size_t index, size_t n_threads, size_t *
 // Threads that this process may use at once: CPUs in its affinity mask, cut by the cgroup's quota; physical cores where
 // known.
 size_t threads_available(void);
+// CPUs in this thread's affinity mask.
+size_t cpus_allowed(void);
+// CPUs' worth of time that the cgroup allows, at least 1; SIZE_MAX: no limit.
+size_t cpus_quota(void);
 
 #endif

@@ -1,4 +1,5 @@
 // How many threads are worth starting: CPUs we may run on, one per physical core, within the cgroup's quota.
+#include "base/affinity.h"
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/threads.h"
@@ -37,21 +38,13 @@ static size_t count_cores(void)
     return cores;
 }
 
-// CPUs of this thread's affinity mask.
-static size_t count_cpus(void)
+size_t cpus_allowed(void)
 {
-#ifdef __linux__
-    for (int capacity = 1024; capacity <= 1 << 20; capacity *= 4) { // the kernel refuses a mask smaller than its own
-        cpu_set_t *set = CPU_ALLOC((size_t)capacity);
-        if (!set)
-            break;
-        size_t size = CPU_ALLOC_SIZE((size_t)capacity);
-        size_t count = sched_getaffinity(0, size, set) == 0 ? (size_t)CPU_COUNT_S(size, set) : 0;
-        CPU_FREE(set);
-        if (count)
-            return count;
-    }
-#endif
+    struct affinity *affinity = affinity_create(NULL);
+    size_t count = affinity ? affinity_count(affinity) : 0;
+    free(affinity);
+    if (count)
+        return count;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (size_t)online : 1;
 }
@@ -138,7 +131,7 @@ static bool lists_cpu(const char *list, size_t size)
 }
 
 // The lines of /proc/self/cgroup are ID:CONTROLLERS:PATH; version 2 has no controllers there.
-static size_t cgroup_quota(void)
+size_t cpus_quota(void)
 {
     size_t smallest = SIZE_MAX;
     struct buffer groups = read_small("/proc/self/cgroup");
@@ -170,7 +163,7 @@ size_t threads_available(void)
 {
     size_t n = count_cores();
     if (n == 0)
-        n = count_cpus();
-    size_t quota = cgroup_quota();
+        n = cpus_allowed();
+    size_t quota = cpus_quota();
     return n < quota ? n : quota;
 }

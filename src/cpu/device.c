@@ -48,20 +48,21 @@ static const struct device_ops ops = {
     .describe = cpu_plan_describe,
 };
 
-enum status cpu_device_create(size_t n_threads, const char *isa, struct device **device, struct error *error)
+enum status cpu_device_create(const struct cpu_device_params *params, struct device **device, struct error *error)
 {
-    const struct kernels *kernels = kernels_choose(isa);
+    const struct kernels *kernels = kernels_choose(params->isa);
     if (kernels == NULL)
         return error_set(error, STATUS_UNSUPPORTED,
-                         "this CPU or build has no kernels named '%s' (known are c, avx2, avx512 and neon)", isa);
+                         "this CPU or build has no kernels named '%s' (known are c, avx2, avx512 and neon)",
+                         params->isa);
     struct cpu_device *cpu = calloc(1, sizeof(*cpu));
     if (cpu == NULL)
         return error_memory(error, "the device");
     cpu->base.ops = &ops;
     cpu->base.isa = kernels->name;
     cpu->kernels = kernels;
-    cpu->n_threads = n_threads;
-    enum status status = pool_create(n_threads, &cpu->pool, error);
+    cpu->n_threads = params->pool.n_threads;
+    enum status status = pool_create(&params->pool, &cpu->pool, error);
     if (status != STATUS_OK) {
         destroy(&cpu->base);
         return status;

@@ -13,8 +13,11 @@ struct cpu_device {
     const struct kernels *kernels;
 };
 
-// n_threads ≥ 1. isa: "c", "avx2", "avx512", "neon", or NULL for the best that this CPU has.
-enum status cpu_device_create(size_t n_threads, const char *isa, struct device **device, struct error *error);
+struct cpu_device_params {
+    struct pool_params pool;
+    const char *isa; // "c", "avx2", "avx512", "neon", or NULL for the best that this CPU has
+};
+enum status cpu_device_create(const struct cpu_device_params *params, struct device **device, struct error *error);
 
 // A weight on the CPU: matrices (also a stack of them: experts, heads) are packed, vectors (norms, biases, a bias an
 // expert) are F32.

@@ -30,7 +30,8 @@ enum status engine_device_create(const struct engine_settings *settings, struct 
         return made == STATUS_OK ? mesh_create(&one, device, error) : made;
     }
     if (n == 1)
-        return cpu_device_create(settings->n_threads, settings->isa, device, error);
+        return cpu_device_create(
+            &(struct cpu_device_params){.pool.n_threads = settings->n_threads, .isa = settings->isa}, device, error);
     struct device *local[MAX_DEVICES] = {0};
     struct mesh_params params = {.split = settings->split, .n_local = n, .local = local};
     size_t a_device = settings->n_threads / n > 1 ? settings->n_threads / n : 1;
@@ -39,7 +40,8 @@ enum status engine_device_create(const struct engine_settings *settings, struct 
     if (status != STATUS_OK)
         return status;
     for (uint32_t d = 0; d < n && status == STATUS_OK; d++)
-        status = cpu_device_create(a_device, settings->isa, &local[d], error);
+        status = cpu_device_create(&(struct cpu_device_params){.pool.n_threads = a_device, .isa = settings->isa},
+                                   &local[d], error);
     if (status == STATUS_OK)
         return mesh_create(&params, device, error);
     for (uint32_t d = 0; d < n && local[d] != NULL; d++)

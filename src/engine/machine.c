@@ -91,7 +91,8 @@ mote_status mote_machine_measure(size_t n_threads, const char *isa, mote_machine
 {
     struct error *inner = inner_error(error);
     struct device *device = NULL;
-    enum status status = cpu_device_create(n_threads != 0 ? n_threads : threads_available(), isa, &device, inner);
+    struct cpu_device_params params = {.pool.n_threads = n_threads != 0 ? n_threads : threads_available(), .isa = isa};
+    enum status status = cpu_device_create(&params, &device, inner);
     if (status != STATUS_OK)
         return (mote_status)status;
     struct cpu_device *cpu = (struct cpu_device *)device;

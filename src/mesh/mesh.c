@@ -298,7 +298,7 @@ struct running {
     const struct run *run;
 };
 
-// The first device talks to the user; the others do what they are told.
+// The first device talks to the user; the others do what they are told. None waits for one that failed.
 static enum status run_one(void *user, uint32_t index, struct error *error)
 {
     const struct running *running = user;
@@ -308,13 +308,20 @@ static enum status run_one(void *user, uint32_t index, struct error *error)
         run.on_logits = NULL;
         run.cancel = NULL;
     }
-    return mesh->local[index]->ops->run(running->plan->local[index], &run, error);
+    enum status status = mesh->local[index]->ops->run(running->plan->local[index], &run, error);
+    if (status != STATUS_OK && mesh->transport->ops->leave != NULL)
+        mesh->transport->ops->leave(mesh->transport, mesh->first_rank + index);
+    return status;
 }
 
 static enum status mesh_run(struct plan *plan, const struct run *run, struct error *error)
 {
     struct running running = {.plan = (struct mesh_plan *)plan, .run = run};
-    return on_all(running.plan->mesh, run_one, &running, error);
+    struct transport *transport = running.plan->mesh->transport;
+    enum status status = on_all(running.plan->mesh, run_one, &running, error);
+    if (status != STATUS_OK && transport->ops->rejoin != NULL)
+        transport->ops->rejoin(transport);
+    return status;
 }
 
 static bool mesh_observed(const struct plan *plan, observation_fn give, void *user)
@@ -383,7 +390,7 @@ enum status mesh_create(const struct mesh_params *params, struct device **result
     mesh->n_local = params->n_local;
     mesh->first_rank = params->first_rank;
     memcpy(mesh->local, params->local, params->n_local * sizeof(mesh->local[0]));
-    enum status status = pool_create(params->n_local, &mesh->drivers, error);
+    enum status status = pool_create(&(struct pool_params){.n_threads = params->n_local}, &mesh->drivers, error);
     if (status != STATUS_OK) {
         mesh_destroy(&mesh->base);
         return status;

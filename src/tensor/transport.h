@@ -47,6 +47,11 @@ struct transport_ops {
                              struct error *error);
     // *stop as in struct exchange.
     enum status (*barrier)(struct transport *transport, uint32_t rank, bool *stop, struct error *error);
+    // A device that leaves a run before the others says so: those that wait for it, or will, get STATUS_CANCELLED from
+    // their calls. `rejoin` makes all of them devices again; none may be in a call. Both NULL: a device that fails is
+    // found out by the transport.
+    void (*leave)(struct transport *transport, uint32_t rank);
+    void (*rejoin)(struct transport *transport);
     void (*destroy)(struct transport *transport);
 };
 

@@ -40,7 +40,7 @@ static size_t pool_bytes(size_t n_threads)
 {
     struct pool *pool = NULL;
     arm();
-    enum status status = pool_create(n_threads, &pool, NULL);
+    enum status status = pool_create(&(struct pool_params){.n_threads = n_threads}, &pool, NULL);
     disarm();
     assert_int_equal(status, STATUS_OK);
     pool_destroy(pool);

@@ -379,7 +379,8 @@ static void machine_open(struct machine *machine, struct layer *layer, const cha
     struct error error = {0};
     struct plan_params params = {.n_rows = N_TOKENS, .n_logits = 5};
     struct weight_reader reader = {.read = read_bytes, .user = layer};
-    if (cpu_device_create(n_threads, isa, &machine->device, &error) != STATUS_OK ||
+    if (cpu_device_create(&(struct cpu_device_params){.pool.n_threads = n_threads, .isa = isa}, &machine->device,
+                          &error) != STATUS_OK ||
         machine->device->ops->pack(machine->device, &layer->graph, &reader, &machine->weights, &error) != STATUS_OK ||
         machine->device->ops->plan(machine->device, &layer->graph, machine->weights, &params, &machine->plan, &error) !=
             STATUS_OK)

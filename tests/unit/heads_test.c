@@ -103,7 +103,8 @@ static float *run_layer(struct layer *layer, struct tensor *y, const char *isa, 
         layer->graph.output = graph_scale(&layer->graph, graph_select_rows(&layer->graph, y), 1);
     if (layer->graph.error.status != STATUS_OK)
         fail_msg("%s", layer->graph.error.message);
-    if (cpu_device_create(n_threads, isa, &device, &error) != STATUS_OK ||
+    if (cpu_device_create(&(struct cpu_device_params){.pool.n_threads = n_threads, .isa = isa}, &device, &error) !=
+            STATUS_OK ||
         device->ops->pack(device, &layer->graph, &reader, &weights, &error) != STATUS_OK ||
         device->ops->plan(device, &layer->graph, weights, &params, &plan, &error) != STATUS_OK)
         fail_msg("%s", error.message);

@@ -214,7 +214,8 @@ static void test_cache(void **state)
     struct device *device = NULL;
     struct error error = {0};
     open_good(&variant, "deepseek2-blocks", NULL);
-    variant_must(cpu_device_create(1, "c", &device, &error), &error);
+    variant_must(cpu_device_create(&(struct cpu_device_params){.pool.n_threads = 1, .isa = "c"}, &device, &error),
+                 &error);
     for (size_t i = 0; i < 3; i++) {
         struct plan *plan = NULL;
         struct plan_params params = {.n_rows = 8, .n_logits = 1, .kv = cases[i].kv};

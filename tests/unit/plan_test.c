@@ -45,7 +45,8 @@ static void plan_open(struct planned *planned, const struct choice *choice)
     struct plan_params params = {.n_rows = choice->n_rows, .n_logits = choice->n_logits, .kv = choice->kv};
     struct precision_rule f32 = {.kind = "", .precision = PRECISION_F32};
     if (model_build(planned->gguf, &f32, choice->f32 ? 1 : 0, &planned->model, &error) != STATUS_OK ||
-        cpu_device_create(2, "c", &planned->device, &error) != STATUS_OK ||
+        cpu_device_create(&(struct cpu_device_params){.pool.n_threads = 2, .isa = "c"}, &planned->device, &error) !=
+            STATUS_OK ||
         planned->device->ops->plan(planned->device, &planned->model.graph, NULL, &params, &planned->plan, &error) !=
             STATUS_OK)
         fail_msg("%s: %s", choice->name, error.message);
@@ -337,7 +338,8 @@ static void test_refused_pages(void **state)
     struct error error = {0};
     graph_init(&graph);
     graph_kv_layer(&graph, (struct kv_layer){.n_head = 1, .k_dim = 48, .v_dim = 32});
-    assert_int_equal(cpu_device_create(1, "c", &device, &error), STATUS_OK);
+    assert_int_equal(cpu_device_create(&(struct cpu_device_params){.pool.n_threads = 1, .isa = "c"}, &device, &error),
+                     STATUS_OK);
     struct plan_params params = {.n_rows = 1, .n_logits = 1, .kv = KV_DTYPE_Q8_0};
     assert_int_equal(device->ops->plan(device, &graph, NULL, &params, &plan, &error), STATUS_UNSUPPORTED);
     assert_non_null(strstr(error.message, "f16"));
@@ -347,7 +349,8 @@ static void test_refused_pages(void **state)
         graph_kv_layer(&graph, (struct kv_layer){.n_head = 1, .k_dim = 32, .v_dim = 32, .window = window});
     assert_int_equal(device->ops->plan(device, &graph, NULL, &params, &plan, &error), STATUS_UNSUPPORTED);
     assert_non_null(strstr(error.message, "windows"));
-    assert_int_equal(cpu_device_create(1, "mmx", &device, &error), STATUS_UNSUPPORTED);
+    assert_int_equal(cpu_device_create(&(struct cpu_device_params){.pool.n_threads = 1, .isa = "mmx"}, &device, &error),
+                     STATUS_UNSUPPORTED);
     device->ops->destroy(device);
     graph_free(&graph);
 }

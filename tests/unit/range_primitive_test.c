@@ -114,7 +114,7 @@ static void run(const char *isa, struct table *table, bool whole, float *out)
     struct row rows[N_ROWS];
     uint32_t selected[N_ROWS];
     build(&graph, table->n, whole);
-    if (cpu_device_create(2, isa, &device, &error) != STATUS_OK ||
+    if (cpu_device_create(&(struct cpu_device_params){.pool.n_threads = 2, .isa = isa}, &device, &error) != STATUS_OK ||
         device->ops->pack(device, &graph, &reader, &weights, &error) != STATUS_OK ||
         device->ops->plan(device, &graph, weights, &params, &plan, &error) != STATUS_OK)
         fail_msg("%s", error.message);

@@ -53,7 +53,8 @@ static void runner_open(struct runner *runner, const char *name, size_t n_thread
     snprintf(path, sizeof(path), "%s/models/%s.gguf", TEST_DATA, name);
     if (gguf_open(path, &runner->gguf, &error) != STATUS_OK ||
         model_build(runner->gguf, NULL, 0, &runner->model, &error) != STATUS_OK ||
-        cpu_device_create(n_threads, NULL, &runner->device, &error) != STATUS_OK)
+        cpu_device_create(&(struct cpu_device_params){.pool.n_threads = n_threads}, &runner->device, &error) !=
+            STATUS_OK)
         fail_msg("%s", error.message);
     const struct device_ops *ops = runner->device->ops;
     struct weight_reader reader = {.read = read_weight, .user = runner->gguf};

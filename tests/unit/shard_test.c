@@ -67,7 +67,7 @@ static void check_model(const char *path, const char *name, const struct mesh_sp
     struct device *device = NULL;
     if (gguf_open(path, &gguf, &error) != STATUS_OK || model_build(gguf, NULL, 0, &model, &error) != STATUS_OK ||
         sharding_create(&model.graph, split, &sharding, &error) != STATUS_OK ||
-        cpu_device_create(1, NULL, &device, &error) != STATUS_OK)
+        cpu_device_create(&(struct cpu_device_params){.pool.n_threads = 1}, &device, &error) != STATUS_OK)
         fail_msg("%s: %s", name, error.message);
     struct graph locals[MAX_DEVICES];
     for (uint32_t d = 0; d < split->n_devices; d++) {

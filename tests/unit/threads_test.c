@@ -57,7 +57,7 @@ static void check_ring(size_t n_threads, int n_runs)
 {
     struct ring ring = {0};
     struct error error;
-    assert_int_equal(pool_create(n_threads, &ring.pool, &error), STATUS_OK);
+    assert_int_equal(pool_create(&(struct pool_params){.n_threads = n_threads}, &ring.pool, &error), STATUS_OK);
     assert_int_equal(pool_n_threads(ring.pool), n_threads);
     unsigned long expected[2][MOST] = {0};
     for (int run = 0; run < n_runs; run++) {
@@ -93,7 +93,7 @@ static void test_sleep_and_wake(void **state)
     struct pool *pool;
     struct error error;
     unsigned counts[3 * 16] = {0};
-    assert_int_equal(pool_create(3, &pool, &error), STATUS_OK);
+    assert_int_equal(pool_create(&(struct pool_params){.n_threads = 3}, &pool, &error), STATUS_OK);
     for (int i = 0; i < 20; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
         for (int k = 0; k < 50; k++)
@@ -109,11 +109,11 @@ static void test_create_and_destroy(void **state)
     (void)state;
     struct pool *pool;
     struct error error;
-    assert_int_equal(pool_create(0, &pool, &error), STATUS_INVALID);
+    assert_int_equal(pool_create(&(struct pool_params){.n_threads = 0}, &pool, &error), STATUS_INVALID);
     assert_null(pool);
-    assert_int_equal(pool_create(SIZE_MAX, &pool, &error), STATUS_INVALID);
+    assert_int_equal(pool_create(&(struct pool_params){.n_threads = SIZE_MAX}, &pool, &error), STATUS_INVALID);
     for (size_t n = 1; n < 8; n++) {
-        assert_int_equal(pool_create(n, &pool, &error), STATUS_OK);
+        assert_int_equal(pool_create(&(struct pool_params){.n_threads = n}, &pool, &error), STATUS_OK);
         pool_destroy(pool); // workers may not even have begun
     }
     pool_destroy(NULL);
@@ -145,7 +145,7 @@ static void test_workers_are_set_up(void **state)
     struct fpenv saved = fpenv_enter();
     struct fpenv contract = fpenv_enter(); // what fpenv_enter sets
     fesetround(FE_UPWARD);                 // a worker must not inherit it
-    assert_int_equal(pool_create(4, &pool, &error), STATUS_OK);
+    assert_int_equal(pool_create(&(struct pool_params){.n_threads = 4}, &pool, &error), STATUS_OK);
     fpenv_leave(contract);
     pool_run(pool, look_around, &seen);
     pool_destroy(pool);
