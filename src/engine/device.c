@@ -21,7 +21,8 @@ enum status engine_device_create(const struct engine_settings *settings, struct 
     uint32_t n = settings->split.n_devices;
     if (settings->ranks != NULL && n > 1) {
         struct device *own = NULL;
-        enum status made = cpu_device_create(settings->n_threads, settings->isa, &own, error);
+        enum status made = cpu_device_create(
+            &(struct cpu_device_params){.pool.n_threads = settings->n_threads, .isa = settings->isa}, &own, error);
         const struct mesh_params one = {.split = settings->split,
                                         .transport = &settings->ranks->transport,
                                         .local = &own,
