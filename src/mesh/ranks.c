@@ -16,7 +16,7 @@ enum {
     MESSAGE = 1024,
 };
 // Seconds that a rank may be silent: a constant, and what this one itself took since the last call, several times.
-static const double silence = 7, times_own = 4, loading_silence = 9;
+static const double silence = 5, times_own = 4, loading_silence = 6;
 
 static double now(void)
 {
