@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "compute.h"
 #include "input.h"
+#include "inspect_mesh.h"
 #include "inspect_print.h"
 #include "output.h"
 #include "signals.h"
@@ -11,7 +12,8 @@
 
 struct inspect_options {
     struct compute_options compute;
-    const char *model, *tensor, *out;
+    const char *model, *tensor, *out, *link;
+    struct numbers speed;
     bool tensors, plan, json;
 };
 
@@ -20,6 +22,15 @@ static const struct option inspect_table[] = {
     {OPTION(FLAG, "--tensors", NULL, "the tensors", struct inspect_options, tensors)},
     {OPTION(FLAG, "--plan", NULL, "the steps of a forward pass, with kernels and memory", struct inspect_options,
             plan)},
+    {OPTION(TEXT, "--link", "LATENCY,BANDWIDTH",
+            "with --plan of several devices: what to expect over such links between them (20us,25Gb/s)",
+            struct inspect_options, link)},
+    {OPTION(
+         NUMBERS, "--speed", "PROMPT,DECODE",
+         "with --link: tokens/s that one device was measured to make of the whole model (default: from this machine's "
+         "limits)",
+         struct inspect_options, speed),
+     .low = 1e-6, .high = 1e9},
     {OPTION(FLAG, "--json", NULL, "as JSON", struct inspect_options, json)},
     {OPTION(TEXT, "--tensor", "NAME", "write the values of one tensor, in F32, to the file of -o",
             struct inspect_options, tensor)},
@@ -88,6 +99,31 @@ static int show_summary(const struct inspect_options *options, mote_model *model
     return EXIT_DONE;
 }
 
+// What to expect of the plan's mesh over the links that were asked about, into the plan.
+static mote_status add_expected(const struct inspect_options *options, const mote_engine_params *params, json_t *plan,
+                                mote_error *error)
+{
+    struct link link;
+    mote_machine machine;
+    const json_t *mesh = json_object_get(plan, "mesh");
+    if (!inspect_parse_link(options->link, &link)) {
+        return set_error(error, MOTE_INVALID,
+                         "--link %.64s: give a latency and a bandwidth with their units, such as 20us,25Gb/s",
+                         options->link);
+    }
+    if (!mesh) {
+        return set_error(error, MOTE_INVALID, "--link is about several devices: give --devices N too");
+    }
+    size_t n_devices = json_array_size(json_object_get(mesh, "devices"));
+    size_t n_threads = (size_t)json_integer_value(json_object_get(json_object_get(plan, "settings"), "n_threads"));
+    mote_status status =
+        mote_machine_measure(n_threads > n_devices ? n_threads / n_devices : 1, params->isa, &machine, error);
+    if (status == MOTE_OK) {
+        json_object_set_new(plan, "expected", inspect_expect(plan, &link, &machine, &options->speed));
+    }
+    return status;
+}
+
 static int show(const struct inspect_options *options, mote_model *model, mote_description what,
                 const mote_engine_params *params)
 {
@@ -96,10 +132,15 @@ static int show(const struct inspect_options *options, mote_model *model, mote_d
     if (!value) {
         return fail(&error);
     }
+    if (options->link && add_expected(options, params, value, &error) != MOTE_OK) {
+        json_decref(value);
+        return fail(&error);
+    }
     if (options->json) {
         return print_json_pretty(value) ? EXIT_DONE : fail_message("out of memory");
     }
     (what == MOTE_PLAN ? inspect_print_plan : inspect_print_tensors)(value);
+    inspect_print_mesh(value);
     json_decref(value);
     return EXIT_DONE;
 }
@@ -167,6 +208,9 @@ static int inspect_main(int argc, char **argv)
     }
     if (options.tensors + options.plan + (options.tensor != NULL) > 1 || (options.tensor && options.json)) {
         return usage_error(&command_inspect, "--tensors, --plan and --tensor exclude each other");
+    }
+    if ((options.link && !options.plan) || (options.speed.count > 0 && !options.link)) {
+        return usage_error(&command_inspect, "--link goes with --plan, and --speed with --link");
     }
     if (!options.tensor != !options.out) {
         return usage_error(&command_inspect, "--tensor NAME and -o OUT.gguf go together");

@@ -17,25 +17,13 @@ static uint64_t nanoseconds_now(void)
 
 // ---- making ----
 
-// Bytes of a row of what device d has.
-static size_t part_bytes(const struct collective *c, uint32_t d)
-{
-    struct leaves subtrees[MAX_SUBTREES];
-    size_t width = c->kind == COLLECTIVE_CONCAT ? c->ranges[d].end - c->ranges[d].begin : c->width, n_parts = 1;
-    if (c->kind == COLLECTIVE_SUM)
-        n_parts = leaves_subtrees(c->leaves[d], subtrees);
-    if (c->kind == COLLECTIVE_PICK && c->ranges[d].begin == c->ranges[d].end)
-        n_parts = 0;
-    return n_parts * round_up(width, 16) * sizeof(float);
-}
-
 void cpu_exchange_describe(struct plan_exchange *exchange, const struct node *node)
 {
     const struct collective *c = node->attributes.collective;
     *exchange = (struct plan_exchange){.node = node};
     for (uint32_t d = 0; d < c->n_devices; d++) {
         struct leaves subtrees[MAX_SUBTREES];
-        exchange->row_bytes[d] = part_bytes(c, d);
+        exchange->row_bytes[d] = collective_row_bytes(c, d);
         uint32_t n = c->kind == COLLECTIVE_SUM ? leaves_subtrees(c->leaves[d], subtrees) : 0;
         for (uint32_t i = 0; i < n; i++)
             exchange->sums[exchange->n_sums++] =

@@ -186,6 +186,29 @@ static json_t *describe_model(struct mote_model *model)
     return json;
 }
 
+// Of a mesh; NULL: it is none. The KV cache of each device is as many pages as the engine would have.
+static json_t *describe_mesh(const struct engine_draft *draft)
+{
+    struct buffer text = {0};
+    json_t *mesh = NULL, *device;
+    size_t i;
+    const struct device_ops *ops = draft->device->ops;
+    if (ops->describe_mesh != NULL && ops->describe_mesh(draft->plan, &text))
+        mesh = json_loadb(text.data, text.size, 0, NULL);
+    buffer_free(&text);
+    json_array_foreach(json_object_get(mesh, "devices"), i, device)
+    {
+        json_t *memory = json_object_get(device, "memory"), *bytes;
+        json_int_t kv = 0;
+        size_t kind;
+        json_array_foreach(json_object_get(memory, "kv_pages"), kind, bytes) kv +=
+            json_integer_value(bytes) * (json_int_t)draft->n_pages[kind];
+        if (memory != NULL)
+            json_object_set_new(memory, "kv", json_integer(kv));
+    }
+    return mesh;
+}
+
 static enum status describe_plan(struct mote_model *model, const mote_engine_params *params, json_t **json,
                                  struct error *error)
 {
@@ -200,6 +223,7 @@ static enum status describe_plan(struct mote_model *model, const mote_engine_par
     json_t *steps = NULL;
     if (draft.device->ops->describe(draft.plan, &text))
         steps = json_loadb(text.data, text.size, 0, NULL);
+    json_t *mesh = describe_mesh(&draft);
     const mote_memory *m = &draft.memory;
     *json = json_pack("{s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I}, s:{s:I, s:I, s:I, s:I}}", "steps", steps, "memory",
                       "weights", (json_int_t)m->weights, "kv", (json_int_t)m->kv, "work", (json_int_t)m->work, "logits",
@@ -207,6 +231,8 @@ static enum status describe_plan(struct mote_model *model, const mote_engine_par
                       "n_context_fits", (json_int_t)m->n_context_fits, "settings", "n_context",
                       (json_int_t)settings.n_context, "n_batch", (json_int_t)settings.n_batch, "n_threads",
                       (json_int_t)settings.n_threads, "n_sessions", (json_int_t)settings.n_sessions);
+    if (mesh != NULL)
+        json_object_set_new(*json, "mesh", mesh);
     buffer_free(&text);
     engine_draft_free(&draft);
     return STATUS_OK;

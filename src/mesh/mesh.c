@@ -3,6 +3,7 @@
 #include "mesh/mesh.h"
 
 #include "base/threads.h"
+#include "mesh/describe.h"
 #include "mesh/shard.h"
 
 #include <stdatomic.h>
@@ -27,6 +28,8 @@ struct mesh_weights {
 
 struct mesh_plan {
     struct mesh *mesh;
+    const struct graph *whole;
+    size_t n_rows;
     struct graph graphs[MAX_DEVICES]; // of the local devices
     struct plan *local[MAX_DEVICES];
 };
@@ -226,6 +229,8 @@ static enum status mesh_plan(struct device *device, const struct graph *graph, c
     if (plan == NULL)
         return error_memory(error, "the mesh's plan");
     plan->mesh = mesh;
+    plan->whole = graph;
+    plan->n_rows = params->n_rows;
     for (uint32_t i = 0; i < mesh->n_local; i++)
         graph_init(&plan->graphs[i]);
     struct sharding sharding;
@@ -344,6 +349,21 @@ static bool mesh_describe(const struct plan *plan, struct buffer *json)
     return all->mesh->local[0]->ops->describe(all->local[0], json);
 }
 
+static bool mesh_describe_mesh(const struct plan *plan, struct buffer *json)
+{
+    const struct mesh_plan *all = (const struct mesh_plan *)plan;
+    struct mesh_part_plan local[MAX_DEVICES];
+    for (uint32_t i = 0; i < all->mesh->n_local; i++)
+        local[i] = (struct mesh_part_plan){.ops = all->mesh->local[i]->ops, .plan = all->local[i]};
+    const struct mesh_description description = {.graph = all->whole,
+                                                 .split = &all->mesh->split,
+                                                 .n_rows = all->n_rows,
+                                                 .local = local,
+                                                 .n_local = all->mesh->n_local,
+                                                 .first_rank = all->mesh->first_rank};
+    return mesh_describe_placements(&description, json);
+}
+
 static void mesh_destroy(struct device *device)
 {
     struct mesh *mesh = (struct mesh *)device;
@@ -372,6 +392,7 @@ static const struct device_ops ops = {
     .observed = mesh_observed,
     .stats = mesh_stats,
     .describe = mesh_describe,
+    .describe_mesh = mesh_describe_mesh,
 };
 
 enum status mesh_create(const struct mesh_params *params, struct device **result, struct error *error)

@@ -138,7 +138,9 @@ struct device_ops {
     bool (*observed)(const struct plan *plan, observation_fn give, void *user);
     // Of all runs so far; of a mesh, of its first device.
     void (*stats)(const struct plan *plan, struct plan_stats *stats);
-    // The steps as a JSON array.
+    // Of a mesh: placements, collectives and devices, as a JSON object. NULL: it is none.
+    bool (*describe_mesh)(const struct plan *plan, struct buffer *json);
+    // The steps as a JSON array; of a mesh, its first device's.
     bool (*describe)(const struct plan *plan, struct buffer *json);
 };
 

@@ -24,6 +24,17 @@ const char *activation_name(enum activation activation)
     return names[activation];
 }
 
+size_t collective_row_bytes(const struct collective *c, uint32_t d)
+{
+    struct leaves subtrees[MAX_SUBTREES];
+    size_t width = c->kind == COLLECTIVE_CONCAT ? c->ranges[d].end - c->ranges[d].begin : c->width, n_parts = 1;
+    if (c->kind == COLLECTIVE_SUM)
+        n_parts = leaves_subtrees(c->leaves[d], subtrees);
+    if (c->kind == COLLECTIVE_PICK && c->ranges[d].begin == c->ranges[d].end)
+        n_parts = 0;
+    return n_parts * ((width + 15) / 16 * 16) * sizeof(float);
+}
+
 void graph_init(struct graph *graph)
 {
     memset(graph, 0, sizeof(*graph));

@@ -267,6 +267,9 @@ struct graph {
     struct error error; // the first thing that went wrong while building; later calls do nothing
 };
 
+// Bytes of a row of what device d has of a collective's value.
+size_t collective_row_bytes(const struct collective *c, uint32_t d);
+
 void graph_init(struct graph *graph);
 void graph_free(struct graph *graph);
 
