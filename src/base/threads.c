@@ -135,13 +135,15 @@ static enum status start_workers(struct pool *pool, struct error *error)
     return error_system(error, number, "cannot start thread %zu of %zu", started + 2, pool->n_threads);
 }
 
-static enum status copy_cpus(struct pool *pool, const struct hwloc_bitmap_s *const *cpus, struct error *error)
+static enum status copy_cpus(struct pool *pool, const struct pool_params *params, struct error *error)
 {
     bool good = true;
-    for (size_t i = 1; i < pool->n_threads; i++)
-        good = good && (!cpus[i] || (pool->workers[i - 1].cpus = affinity_create(cpus[i])));
-    if (cpus[0]) {
-        pool->caller_cpus = affinity_create(cpus[0]);
+    for (size_t i = 0; i < pool->n_threads - 1 && params->worker_cpus && good; i++) {
+        if (params->worker_cpus[i])
+            good = (pool->workers[i].cpus = affinity_create(params->worker_cpus[i])) != NULL;
+    }
+    if (params->caller_cpus) {
+        pool->caller_cpus = affinity_create(params->caller_cpus);
         pool->caller_before = affinity_create(NULL);
         good = good && pool->caller_cpus && pool->caller_before;
     }
@@ -180,8 +182,8 @@ enum status pool_create(const struct pool_params *params, struct pool **result, 
         pool->workers = calloc(n - 1, sizeof *pool->workers);
         status = pool->workers ? STATUS_OK : error_memory(error, "a thread pool");
     }
-    if (status == STATUS_OK && params->cpus)
-        status = copy_cpus(pool, params->cpus, error);
+    if (status == STATUS_OK)
+        status = copy_cpus(pool, params, error);
     if (status == STATUS_OK && n > 1)
         status = start_workers(pool, error);
     if (status != STATUS_OK) {

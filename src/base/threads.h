@@ -15,9 +15,9 @@ struct pool_params {
     size_t n_threads;   // ≥ 1, the caller included
     bool overcommitted; // other threads need the CPUs too, so that waiting ones sleep at once; a pool sees for itself
                         // where it alone has more threads than CPUs
-    // [n_threads]: the CPUs that each thread may run on; NULL: any. The caller's are for the time of a run, after which
-    // it has its own again. What the system refuses is left as it is. They are copied.
-    const struct hwloc_bitmap_s *const *cpus;
+    // The CPUs that threads may run on; NULL: any. They are copied; what the system refuses is left as it is.
+    const struct hwloc_bitmap_s *const *worker_cpus; // [n_threads - 1]
+    const struct hwloc_bitmap_s *caller_cpus;        // for the time of a run; then it has its own again
 };
 
 // Workers block all signals and set the floating-point environment of base/fpenv.h.

@@ -100,6 +100,7 @@ struct engine_settings {
     const mote_adapter *adapters;
     size_t n_adapters;
     struct mesh_split split; // of one device or more
+    bool numa;               // these are NUMA nodes
     struct ranks *ranks;     // one device each; NULL: there are none
 };
 // precision.c

@@ -44,13 +44,34 @@ static enum status settle_adapters(const mote_engine_params *params, struct engi
     return STATUS_OK;
 }
 
-// Which device has which eighths; where that is not what was asked for, it is said.
+// Where the split is not what was asked for, or leaves devices with nothing.
+static void tell_split(const struct mote_model *model, const struct mesh_split *split, bool rounded)
+{
+    char eighths[128], idle[64];
+    size_t at = 0, idle_at = 0;
+    for (uint32_t d = 0; d < split->n_devices; d++) {
+        int n = split->eighth[d + 1] - split->eighth[d];
+        at += (size_t)snprintf(eighths + at, sizeof(eighths) - at, "%s%d/8", d == 0 ? "" : ", ", n);
+        if (n == 0)
+            idle_at += (size_t)snprintf(idle + idle_at, sizeof(idle) - idle_at, "%s%u", idle_at == 0 ? "" : ", ", d);
+    }
+    if (rounded)
+        log_message(&model->log, LOG_WARNING, "the split is rounded to eighths: %s", eighths);
+    if (idle_at != 0)
+        log_message(&model->log, LOG_WARNING, "by this split no part of the model is on device %s (of 0 to %u)", idle,
+                    split->n_devices - 1);
+}
+
+// Which device has which eighths.
 static enum status settle_devices(const struct mote_model *model, const mote_engine_params *params,
                                   struct engine_settings *settings, struct error *error)
 {
     size_t n = params->n_devices != 0 ? params->n_devices : params->n_split != 0 ? params->n_split : 1;
-    if (params->numa)
+    settings->numa = params->numa;
+    if (params->numa) {
         n = numa_nodes_available();
+        n = n < MAX_DEVICES ? n : MAX_DEVICES;
+    }
     if (settings->ranks != NULL) {
         uint32_t n_ranks = settings->ranks->module.n_ranks;
         if (params->numa || (n != 1 && n != n_ranks))
@@ -69,13 +90,8 @@ static enum status settle_devices(const struct mote_model *model, const mote_eng
                          params->n_split, n);
     bool rounded = false;
     enum status status = mesh_split_by_shares(params->split, n, &settings->split, &rounded, error);
-    char text[128];
-    size_t at = 0;
-    for (size_t d = 0; status == STATUS_OK && d < n; d++)
-        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%d/8", d == 0 ? "" : ", ",
-                               settings->split.eighth[d + 1] - settings->split.eighth[d]);
-    if (status == STATUS_OK && rounded)
-        log_message(&model->log, LOG_WARNING, "the split is rounded to eighths: the devices have %s", text);
+    if (status == STATUS_OK)
+        tell_split(model, &settings->split, rounded);
     return status;
 }
 
@@ -115,6 +131,8 @@ enum status engine_settle(const struct mote_model *model, const mote_engine_para
     status = settle_devices(model, params, settings, error);
     if (status != STATUS_OK)
         return status;
+    if (settings->ranks == NULL && settings->n_threads < settings->split.n_devices)
+        settings->n_threads = settings->split.n_devices; // a driver each
     return settle_adapters(params, settings, error);
 }
 

@@ -411,7 +411,12 @@ enum status mesh_create(const struct mesh_params *params, struct device **result
     mesh->n_local = params->n_local;
     mesh->first_rank = params->first_rank;
     memcpy(mesh->local, params->local, params->n_local * sizeof(mesh->local[0]));
-    enum status status = pool_create(&(struct pool_params){.n_threads = params->n_local}, &mesh->drivers, error);
+    struct pool_params drivers = {.n_threads = params->n_local, .overcommitted = params->overcommitted};
+    if (params->cpus != NULL) {
+        drivers.caller_cpus = params->cpus[0];
+        drivers.worker_cpus = params->cpus + 1;
+    }
+    enum status status = pool_create(&drivers, &mesh->drivers, error);
     if (status != STATUS_OK) {
         mesh_destroy(&mesh->base);
         return status;

@@ -5,6 +5,8 @@
 
 #include "tensor/device.h"
 
+struct hwloc_bitmap_s;
+
 // Which eighths of every sum over K a device has: device d those in [eighth[d], eighth[d + 1]).
 struct mesh_split {
     uint32_t n_devices;
@@ -23,6 +25,9 @@ struct mesh_params {
     struct transport *transport; // the mesh's from here on, whatever happens
     struct device *const *local; // the devices of this process, ranks first_rank …; the mesh's from here on too
     uint32_t n_local, first_rank;
+    // [n_local]: the CPUs of each device's thread 0; NULL: any. See struct pool_params.
+    const struct hwloc_bitmap_s *const *cpus;
+    bool overcommitted; // more threads than CPUs
 };
 enum status mesh_create(const struct mesh_params *params, struct device **mesh, struct error *error);
 
