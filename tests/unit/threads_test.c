@@ -1,4 +1,5 @@
-// The thread pool: shares, barriers, many sizes, destruction in any state; and the floating-point environment.
+// The thread pool: shares, barriers, many sizes, destruction in any state, CPUs; and the floating-point environment.
+#include "base/affinity.h"
 #include "base/fpenv.h"
 #include "base/threads.h"
 
@@ -7,8 +8,10 @@
 #include <cmocka.h>
 
 #include <fenv.h>
+#include <hwloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -157,6 +160,66 @@ static void test_workers_are_set_up(void **state)
     }
 }
 
+struct whereabouts {
+    hwloc_bitmap_t cpus[3];
+};
+
+static void note_cpus(void *user, size_t index, size_t n_threads)
+{
+    (void)n_threads;
+    struct whereabouts *whereabouts = user;
+    struct affinity *affinity = affinity_create(NULL);
+    hwloc_bitmap_zero(whereabouts->cpus[index]);
+    if (affinity)
+        affinity_read(affinity, whereabouts->cpus[index]);
+    free(affinity);
+}
+
+// A worker stays where it was put; the caller is there while it runs, and then has its own CPUs again.
+static void test_cpus(void **state)
+{
+    (void)state;
+    struct whereabouts before, in;
+    for (int i = 0; i < 3; i++) {
+        before.cpus[i] = hwloc_bitmap_alloc();
+        in.cpus[i] = hwloc_bitmap_alloc();
+    }
+    note_cpus(&before, 0, 1);
+    assert_false(hwloc_bitmap_iszero(before.cpus[0]));
+    hwloc_bitmap_t first = hwloc_bitmap_alloc(), last = hwloc_bitmap_alloc(), none = hwloc_bitmap_alloc();
+    hwloc_bitmap_only(first, (unsigned)hwloc_bitmap_first(before.cpus[0]));
+    hwloc_bitmap_only(last, (unsigned)hwloc_bitmap_last(before.cpus[0]));
+    hwloc_bitmap_only(none, 1 << 19); // a CPU that this machine lacks: the thread stays where it was
+    const struct hwloc_bitmap_s *workers[] = {last, none};
+    struct pool *pool;
+    struct error error;
+    struct pool_params params = {.n_threads = 3, .worker_cpus = workers, .caller_cpus = first};
+    assert_int_equal(pool_create(&params, &pool, &error), STATUS_OK);
+    for (int run = 0; run < 2; run++) {
+        pool_run(pool, note_cpus, &in);
+        assert_true(hwloc_bitmap_isequal(in.cpus[0], first));
+        assert_true(hwloc_bitmap_isequal(in.cpus[1], last));
+        assert_true(hwloc_bitmap_isequal(in.cpus[2], before.cpus[0]));
+        note_cpus(&in, 0, 1);
+        assert_true(hwloc_bitmap_isequal(in.cpus[0], before.cpus[0]));
+    }
+    pool_destroy(pool);
+    params = (struct pool_params){.n_threads = 1, .caller_cpus = last}; // alone
+    assert_int_equal(pool_create(&params, &pool, &error), STATUS_OK);
+    pool_run(pool, note_cpus, &in);
+    assert_true(hwloc_bitmap_isequal(in.cpus[0], last));
+    note_cpus(&in, 0, 1);
+    assert_true(hwloc_bitmap_isequal(in.cpus[0], before.cpus[0]));
+    pool_destroy(pool);
+    for (int i = 0; i < 3; i++) {
+        hwloc_bitmap_free(before.cpus[i]);
+        hwloc_bitmap_free(in.cpus[i]);
+    }
+    hwloc_bitmap_free(first);
+    hwloc_bitmap_free(last);
+    hwloc_bitmap_free(none);
+}
+
 static void test_fpenv(void **state)
 {
     (void)state;
@@ -196,6 +259,7 @@ int main(void)
         cmocka_unit_test(test_sleep_and_wake),
         cmocka_unit_test(test_create_and_destroy),
         cmocka_unit_test(test_workers_are_set_up),
+        cmocka_unit_test(test_cpus),
         cmocka_unit_test(test_fpenv),
         cmocka_unit_test(test_available),
     };
