@@ -439,7 +439,7 @@ static enum status follow(struct follower *follower, struct word *word, struct e
 mote_status mote_ranks_join(mote_ranks **ranks, mote_error *error)
 {
     *ranks = NULL;
-    if (!ranks_launched())
+    if (ranks_launched() == 1)
         return MOTE_OK;
     return (mote_status)ranks_join((struct ranks **)(void *)ranks, inner_error(error));
 }

@@ -1,14 +1,10 @@
-// Ranks: finding the module, the transport's four calls over its messages, limits of waiting.
+// Ranks: the transport's four calls over the module's messages, limits of waiting.
 #include "mesh/ranks.h"
 
-#include <dlfcn.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <unistd.h>
 
 enum {
     SCATTER_BYTES = 64 * 1024, // see struct transport: measured by nothing but the shape of the two ways
@@ -45,15 +41,25 @@ static void add_receive(struct call *call, uint32_t peer, void *bytes, size_t si
     call->receives[call->n_receives++] = (struct mpi_message){.bytes = bytes, .size = size, .peer = peer};
 }
 
+// All that are left find out at about the same time. The first of them says it and ends the others, which leave it the
+// time to.
+static void leave_the_word(const struct ranks *ranks, uint32_t late)
+{
+    uint32_t place = ranks->module.rank - (late < ranks->module.rank ? 1 : 0);
+    if (place != 0)
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+}
+
 static enum status report(struct ranks *ranks, enum mpi_outcome outcome, uint32_t late, double limit, const char *text,
                           struct error *error)
 {
     ranks->broken = true;
+    leave_the_word(ranks, late);
     if (outcome == MPI_OUTCOME_LATE)
         return error_set(error, STATUS_IO,
                          "rank %u (on %s) has not answered for %.0f s: it died, hangs, or cannot be reached", late,
                          ranks->module.host(late), limit);
-    return error_set(error, STATUS_IO, "the ranks cannot talk to each other: %s", text);
+    return error_set(error, STATUS_IO, "rank %u (on %s) is lost: %s", late, ranks->module.host(late), text);
 }
 
 static enum status run_call(struct ranks *ranks, struct call *call, struct error *error)
@@ -202,7 +208,9 @@ static const struct transport_ops ops = {
 enum status ranks_tell(struct ranks *ranks, void *bytes, size_t size, bool waits, struct error *error)
 {
     bool idle = waits && ranks->module.rank != 0;
-    return tell(ranks, 0, bytes, size, idle ? 0 : limit_now(ranks), error);
+    // What rank 0 did meanwhile says nothing of the others, who do nothing but wait for it.
+    double limit = waits ? silence : limit_now(ranks);
+    return tell(ranks, 0, bytes, size, idle ? 0 : limit, error);
 }
 
 struct verdict {
@@ -246,74 +254,15 @@ void ranks_alive(struct ranks *ranks)
 
 // ---- joining ----
 
-bool ranks_launched(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_MPI_TYPE"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *value = getenv(names[i]);
-        if (value != NULL && atoi(value) > 1)
-            return true;
-    }
-    return false;
-}
-
-// The module is beside the program, where it was installed, or where MOTE_MPI_MODULE says.
-static void *open_module(char *why, size_t size)
-{
-    char own[PATH_MAX + 1], path[PATH_MAX + 64];
-    const char *given = getenv("MOTE_MPI_MODULE");
-    if (given != NULL && given[0] != '\0') {
-        void *library = dlopen(given, RTLD_NOW | RTLD_GLOBAL);
-        if (library == NULL)
-            snprintf(why, size, "%s", dlerror());
-        return library;
-    }
-    static const char *const places[] = {"%s/src/mesh/mote-mpi.so", "%s/../lib/mote/mote-mpi.so",
-                                         "%s/../" MOTE_LIBDIR "/mote/mote-mpi.so"};
-    ssize_t length = readlink("/proc/self/exe", own, PATH_MAX);
-    if (length > 0) {
-        own[length] = '\0';
-        char *slash = strrchr(own, '/');
-        if (slash != NULL)
-            *slash = '\0';
-        for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-            snprintf(path, sizeof(path), places[i], own);
-#pragma GCC diagnostic pop
-            if (access(path, R_OK) != 0)
-                continue;
-            void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-            if (library == NULL)
-                snprintf(why, size, "%s", dlerror());
-            return library;
-        }
-    }
-    snprintf(why, size, "mote-mpi.so is not beside the program");
-    return NULL;
-}
-
 enum status ranks_join(struct ranks **result, struct error *error)
 {
-    char why[512] = "", text[MPI_TEXT] = "";
     struct ranks *ranks = calloc(1, sizeof(*ranks));
     if (ranks == NULL)
         return error_memory(error, "the ranks");
-    ranks->library = open_module(why, sizeof(why));
-    mpi_begin_function *begin = NULL;
-    if (ranks->library != NULL)
-        *(void **)(void *)&begin = dlsym(ranks->library, "mote_mpi_begin");
-    if (begin == NULL) {
+    enum status status = ranks_load_module(&ranks->module, error);
+    if (status != STATUS_OK) {
         free(ranks);
-        return error_set(error, STATUS_UNSUPPORTED,
-                         "a launcher started several ranks, but this mote has no MPI module (%s): build it where MPI's "
-                         "headers are (Debian: libopenmpi-dev; meson setup -Dmpi=enabled), or run one process with "
-                         "--devices N",
-                         why[0] != '\0' ? why : "it is damaged");
-    }
-    if (begin(MPI_MODULE_VERSION, &ranks->module, text) != 0) {
-        free(ranks);
-        return error_set(error, STATUS_IO, "MPI cannot be used: %s", text);
+        return status;
     }
     ranks->transport = (struct transport){
         .ops = &ops, .n_devices = ranks->module.n_ranks, .copies = true, .scatter_bytes = SCATTER_BYTES};
@@ -329,6 +278,9 @@ void ranks_leave(struct ranks *ranks, bool good)
 {
     if (ranks == NULL)
         return;
-    ranks->module.end(good && !ranks->broken ? 0 : 1);
+    good = good && !ranks->broken;
+    if (!good) // launchers lose what was written just before a job is ended
+        nanosleep(&(struct timespec){.tv_nsec = 200 * 1000 * 1000}, NULL);
+    ranks->module.end(good ? 0 : 1);
     free(ranks);
 }

@@ -10,14 +10,16 @@
 struct ranks {
     struct transport transport; // between them; its destroy does nothing, as the ranks outlive meshes
     struct mpi_module module;
-    void *library;
     uint32_t sequence; // of calls, the same on all ranks
     double last_call;  // when the last one returned: what a rank computes in between, another may need too
     bool broken;       // a call failed: they can only be ended
 };
 
-// Whether a launcher started this process with others, which its environment says.
-bool ranks_launched(void);
+// How many processes a launcher started together with this one, which its environment says; 1: none.
+uint32_t ranks_launched(void);
+// Finds the module and begins with it. STATUS_UNSUPPORTED where there is none, or it is of another MPI than the
+// launcher.
+enum status ranks_load_module(struct mpi_module *module, struct error *error);
 // Loads the module and meets the other ranks. STATUS_UNSUPPORTED where there is no module.
 enum status ranks_join(struct ranks **ranks, struct error *error);
 // Ends them: in order where all is well and `good`, else at once.

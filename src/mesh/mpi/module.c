@@ -91,8 +91,8 @@ static int start(struct pending *pending, struct mpi_message *message, bool rece
     return MPI_SUCCESS;
 }
 
-// One look at what is pending; *left: how many are not done.
-static int look(struct pending *pending, int *left)
+// One look at what is pending; *left: how many are not done; *late: with whom it failed.
+static int look(struct pending *pending, int *left, uint32_t *late)
 {
     *left = 0;
     for (int i = 0; i < pending->n; i++) {
@@ -101,8 +101,10 @@ static int look(struct pending *pending, int *left)
         if (pending->requests[i] == MPI_REQUEST_NULL)
             continue;
         int error = MPI_Test(&pending->requests[i], &done, &status);
-        if (error != MPI_SUCCESS)
+        if (error != MPI_SUCCESS) {
+            *late = pending->of[i]->peer;
             return error;
+        }
         if (done == 0) {
             ++*left;
         } else if (pending->is_receive[i]) {
@@ -152,14 +154,18 @@ static enum mpi_outcome exchange(struct mpi_message *sends, size_t n_sends, stru
 {
     struct pending pending = {.n = 0};
     int error = MPI_SUCCESS, left = 1;
-    for (size_t i = 0; i < n_receives && error == MPI_SUCCESS; i++)
+    for (size_t i = 0; i < n_receives && error == MPI_SUCCESS; i++) {
+        *late = receives[i].peer;
         error = start(&pending, &receives[i], true);
-    for (size_t i = 0; i < n_sends && error == MPI_SUCCESS; i++)
+    }
+    for (size_t i = 0; i < n_sends && error == MPI_SUCCESS; i++) {
+        *late = sends[i].peer;
         error = start(&pending, &sends[i], false);
+    }
     unsigned looks = 0;
     double started = now();
     while (error == MPI_SUCCESS) {
-        error = look(&pending, &left);
+        error = look(&pending, &left, late);
         if (error != MPI_SUCCESS || left == 0)
             break;
         wait_a_little(&looks, started, limit);
@@ -180,10 +186,25 @@ static const char *host(uint32_t of)
 
 static void end(int exit_code)
 {
+    take_signs(); // that came late
     if (exit_code == 0)
         MPI_Finalize();
     else
         MPI_Abort(MPI_COMM_WORLD, exit_code);
+}
+
+// The first words of what MPI says of itself: "Open MPI v4.1.4", "MPICH Version: 4.0.2".
+static void name_library(char name[MPI_NAME])
+{
+    char whole[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(whole, &length);
+    size_t size = strcspn(whole, ",\n");
+    size = size < MPI_NAME ? size : MPI_NAME - 1;
+    memcpy(name, whole, size);
+    name[size] = '\0';
+    for (char *c = name; *c != '\0'; c++)
+        *c = *c == '\t' ? ' ' : *c;
 }
 
 __attribute__((visibility("default"))) int mote_mpi_begin(uint32_t version, struct mpi_module *module,
@@ -224,5 +245,6 @@ __attribute__((visibility("default"))) int mote_mpi_begin(uint32_t version, stru
                                   .alive = alive,
                                   .host = host,
                                   .end = end};
+    name_library(module->name);
     return 0;
 }

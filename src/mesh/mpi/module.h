@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 enum {
-    MPI_MODULE_VERSION = 1,
+    MPI_MODULE_VERSION = 2,
     MPI_TEXT = 256,
+    MPI_NAME = 64,
     MPI_MAX_MESSAGES = 16, // sends and receives of one exchange
 };
 
@@ -27,9 +28,10 @@ enum mpi_outcome {
 
 struct mpi_module {
     uint32_t rank, n_ranks;
-    uint32_t n_on_host; // ranks on this host
+    uint32_t n_on_host;  // ranks on this host
+    char name[MPI_NAME]; // of the MPI that it was built with, and its version
     // All of these messages, at once. limit: seconds that a rank may be silent; 0: any time, and waiting costs no CPU
-    // time to speak of. *late: who was silent.
+    // time to speak of. *late: who was silent, or with whom it failed.
     enum mpi_outcome (*exchange)(struct mpi_message *sends, size_t n_sends, struct mpi_message *receives,
                                  size_t n_receives, double limit, uint32_t *late, char text[MPI_TEXT]);
     // Tells the others, who may be waiting, that this rank is at work. Cheap enough to be called often.
