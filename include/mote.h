@@ -235,6 +235,14 @@ MOTE_API size_t mote_engine_n_threads(const mote_engine *engine);
 MOTE_API size_t mote_engine_n_context(const mote_engine *engine);
 MOTE_API mote_kv mote_engine_kv(const mote_engine *engine); /* the dtype of its KV cache */
 MOTE_API size_t mote_engine_n_adapters(const mote_engine *engine);
+MOTE_API size_t mote_engine_n_devices(const mote_engine *engine);
+
+typedef struct mote_stats { /* of all runs so far, as the first device saw them */
+    uint64_t collectives;       /* meetings with the other devices */
+    uint64_t collective_bytes;  /* that came from them */
+    double collective_seconds;  /* with waiting for them */
+} mote_stats;
+MOTE_API void mote_engine_stats(const mote_engine *engine, mote_stats *stats);
 
 typedef struct mote_cost {
     double int8_ops, f32_ops; /* multiplications and additions counted apart (two a product) */

@@ -137,11 +137,21 @@ static mote_status measure_test(struct bench *bench, size_t n_prompt, size_t n_g
     bench->result.seconds = seconds;
     struct progress progress;
     progress_begin(&progress, n_prompt ? "prompt" : "generation");
+    mote_stats before = {0}, after = {0};
+    double all_seconds = 0;
     mote_status status = measure_once(bench, &warm_up, error);
+    mote_engine_stats(bench->compute.engine, &before);
     for (size_t i = 0; status == MOTE_OK && i < n; i++) {
         progress_update(&progress, i + 1, n + 1);
         status = measure_once(bench, &seconds[i], error);
+        all_seconds += seconds[i];
     }
+    mote_engine_stats(bench->compute.engine, &after);
+    double n_tokens = (double)(n * (n_prompt + n_generated));
+    bench->result.n_devices = mote_engine_n_devices(bench->compute.engine);
+    bench->result.collectives = n_tokens > 0 ? (double)(after.collectives - before.collectives) / n_tokens : 0;
+    bench->result.collectives_share =
+        all_seconds > 0 ? (after.collective_seconds - before.collective_seconds) / all_seconds : 0;
     progress_end(&progress);
     if (status == MOTE_OK) {
         average(&bench->result);

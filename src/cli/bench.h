@@ -22,7 +22,9 @@ struct bench_result {
     size_t repetitions;
     const double *seconds;  // [repetitions]
     double mean, deviation; // tokens a second
-    double limit;           // tokens a second that this machine could reach
+    size_t n_devices;
+    double collectives, collectives_share; // a token, and of the time
+    double limit;                          // tokens a second that this machine could reach
     enum bench_bound bound;
 };
 

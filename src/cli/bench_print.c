@@ -29,7 +29,8 @@ static json_t *result_to_json(const struct bench_result *result)
     for (size_t i = 0; i < result->repetitions; i++) {
         json_array_append_new(samples, json_real(result->seconds[i]));
     }
-    return json_pack("{s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s, s:o}",
+    return json_pack("{s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s, s:I, "
+                     "s:f, s:f, s:o}",
                      "test", test, "model", result->model, "size", (json_int_t)result->model_bytes, "parameters",
                      (json_int_t)result->parameters, "isa", result->isa, "precision", result->precision, "kv",
                      result->kv, "n_threads", (json_int_t)result->n_threads, "n_batch", (json_int_t)result->n_batch,
@@ -37,23 +38,28 @@ static json_t *result_to_json(const struct bench_result *result)
                      (json_int_t)result->n_depth, "repetitions", (json_int_t)result->repetitions, "tokens_per_second",
                      result->mean, "deviation", result->deviation, "limit", result->limit, "share_of_limit",
                      result->limit > 0 ? result->mean / result->limit : 0, "bound", bench_bound_name(result->bound),
-                     "seconds", samples);
+                     "n_devices", (json_int_t)result->n_devices, "collectives_per_token", result->collectives,
+                     "collectives_share", result->collectives_share, "seconds", samples);
 }
 
 static void print_md(const struct bench_result *result)
 {
     const char *slash = strrchr(result->model, '/');
     const char *name = slash ? slash + 1 : result->model;
-    char test[64], speed[64], limit[64];
+    char test[64], speed[64], limit[64], meetings[64] = "";
     test_name(result, test, sizeof test);
     snprintf(speed, sizeof speed, "%.2f ± %.2f", result->mean, result->deviation);
     snprintf(limit, sizeof limit, "%.0f%% (%s)", result->limit > 0 ? 100 * result->mean / result->limit : 0,
              bench_bound_name(result->bound));
+    if (result->n_devices > 1) {
+        snprintf(meetings, sizeof meetings, " %zu devices, collectives %.1f%% |", result->n_devices,
+                 100 * result->collectives_share);
+    }
     fputs("| ", stdout);
     print_escaped(stdout, name, strlen(name));
     // "±" is two bytes and one column wide.
-    printf(" | %8s | %6.1f M | %-6s | %7zu | %14s | %18s | %14s |\n", format_bytes(result->model_bytes).text,
-           result->parameters / 1e6, result->isa, result->n_threads, test, speed, limit);
+    printf(" | %8s | %6.1f M | %-6s | %7zu | %14s | %18s | %14s |%s\n", format_bytes(result->model_bytes).text,
+           result->parameters / 1e6, result->isa, result->n_threads, test, speed, limit, meetings);
 }
 
 // A text in quotes, as RFC 4180 has it.

@@ -54,7 +54,7 @@ struct mote_engine {
     struct device *device;
     struct model_graph graph;
     struct plan *plan;
-    size_t n_threads, n_context, n_batch, n_sessions, n_logits;
+    size_t n_threads, n_context, n_batch, n_sessions, n_logits, n_devices;
     enum kv_dtype kv;
     struct kv_kind_layout kinds[MAX_KV_KINDS];
     uint32_t n_kinds;

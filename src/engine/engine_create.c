@@ -380,6 +380,7 @@ static void adopt(struct mote_engine *engine, const struct engine_settings *sett
     engine->n_sessions = settings->n_sessions;
     engine->n_logits = settings->n_logits;
     engine->kv = settings->kv;
+    engine->n_devices = settings->split.n_devices;
     engine->device = draft->device;
     engine->graph = draft->graph;
     engine->adapters = draft->adapters;
@@ -513,6 +514,20 @@ size_t mote_engine_n_threads(const mote_engine *engine)
 size_t mote_engine_n_context(const mote_engine *engine)
 {
     return engine->n_context;
+}
+
+size_t mote_engine_n_devices(const mote_engine *engine)
+{
+    return engine->n_devices;
+}
+
+void mote_engine_stats(const mote_engine *engine, mote_stats *stats)
+{
+    struct plan_stats plan = {0};
+    engine->device->ops->stats(engine->plan, &plan);
+    *stats = (mote_stats){.collectives = plan.n_exchanges,
+                          .collective_bytes = plan.exchange_bytes,
+                          .collective_seconds = 1e-9 * (double)plan.exchange_ns};
 }
 
 mote_kv mote_engine_kv(const mote_engine *engine)

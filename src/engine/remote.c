@@ -151,8 +151,8 @@ enum status remote_allocate(struct mote_engine *engine, struct error *error)
     bool good = checked_mul_size(n_pages * engine->n_kinds + 1, sizeof(uint32_t), &session) &&
                 checked_mul_size(n_sessions, session, &sessions) &&
                 checked_mul_size(engine->n_batch, sizeof(struct row) + sizeof(uint32_t), &rows) &&
-                checked_mul_size(engine->n_batch * sizeof(float), engine->n_adapters, &scales) &&
-                rows < SIZE_MAX / 4 && scales < SIZE_MAX / 4 && sessions < SIZE_MAX / 4;
+                checked_mul_size(engine->n_batch * sizeof(float), engine->n_adapters, &scales) && rows < SIZE_MAX / 4 &&
+                scales < SIZE_MAX / 4 && sessions < SIZE_MAX / 4;
     // Sessions of one batch hold no more pages in all than there are: but a table is sent from its first page on.
     engine->remote = good ? calloc(1, sizeof(*engine->remote)) : NULL;
     if (engine->remote != NULL) {
