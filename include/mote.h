@@ -255,6 +255,17 @@ typedef struct mote_session mote_session;
 MOTE_API mote_status mote_session_create(mote_engine *engine, mote_session **session, mote_error *error);
 MOTE_API void mote_session_destroy(mote_session *session); /* NULL is allowed */
 MOTE_API size_t mote_session_n_tokens(const mote_session *session);
+MOTE_API const int32_t *mote_session_tokens(const mote_session *session); /* [n_tokens]; the session's own */
+/*
+ * Writes the tokens and what the KV cache has of them; the file appears whole or not at all. An empty session of an
+ * engine with the same model, precisions, KV dtype, adapters and scales becomes that session again, and goes on with the
+ * same bits, whatever devices either engine runs on (docs/sessions.md). MOTE_INVALID: the file is damaged or of another
+ * engine; the session is then empty.
+ */
+MOTE_API mote_status mote_session_save(mote_session *session, const char *path, mote_error *error);
+MOTE_API mote_status mote_session_restore(mote_session *session, const char *path, mote_error *error);
+/* Keeps the first n_tokens. MOTE_UNSUPPORTED where layers with a window have dropped what the next token would see. */
+MOTE_API mote_status mote_session_truncate(mote_session *session, size_t n_tokens, mote_error *error);
 /* Forgets all tokens. */
 MOTE_API void mote_session_clear(mote_session *session);
 /*

@@ -15,12 +15,12 @@ enum { CONTEXT_DEFAULT = 8192, ANSWER_ROOM = 1024 };
 
 struct run_options {
     struct compute_options compute;
-    const char *model, *prompt, *file;
+    const char *model, *prompt, *file, *cache;
     int64_t n_predict;                // -1: until the end
     int64_t seed;                     // -1: random
     int64_t top_k;                    // -1: not given
     double temperature, top_p, min_p; // -1: not given
-    bool ignore_eos, raw, no_special;
+    bool ignore_eos, raw, no_special, cache_all, cache_ro;
 };
 
 static const struct option run_table[] = {
@@ -53,6 +53,12 @@ static const struct option run_table[] = {
             "else 0.05)",
             struct run_options, min_p),
      .low = 0, .high = 1},
+    {OPTION(TEXT, "--prompt-cache", "FILE",
+            "go on from what FILE holds of the prompt, and save there what the prompt became", struct run_options,
+            cache)},
+    {OPTION(FLAG, "--prompt-cache-all", NULL, "save the answer too, at its end", struct run_options, cache_all)},
+    {OPTION(FLAG, "--prompt-cache-ro", NULL, "use the file of --prompt-cache, but do not write it", struct run_options,
+            cache_ro)},
     COMPUTE_OPTIONS(struct run_options, compute),
     {.kind = OPTION_END},
 };
@@ -93,22 +99,63 @@ static mote_status print_token(mote_decoder *decoder, int32_t id, mote_error *er
     return status;
 }
 
+// ---- the prompt cache
+
+// Makes the session what the file holds of the prompt: *n_kept tokens of it, of which at least one is left to run.
+static mote_status use_cache(const struct run_options *options, mote_session *session, const struct ids *prompt,
+                             size_t *n_kept, mote_error *error)
+{
+    *n_kept = 0;
+    if (!options->cache || access(options->cache, F_OK) != 0) {
+        return MOTE_OK;
+    }
+    mote_status status = mote_session_restore(session, options->cache, error);
+    if (status != MOTE_OK) {
+        return status;
+    }
+    size_t n = mote_session_n_tokens(session), same = 0;
+    const int32_t *tokens = mote_session_tokens(session);
+    while (same < n && same + 1 < prompt->count && tokens[same] == prompt->values[same]) {
+        same++;
+    }
+    if (mote_session_truncate(session, same, error) == MOTE_OK) {
+        *n_kept = same;
+    } else {
+        if (compute_talks(&options->compute)) {
+            warn_message("%s: %s; the prompt is run from its beginning", options->cache, error->message);
+        }
+        mote_session_clear(session);
+    }
+    return MOTE_OK;
+}
+
+static mote_status save_cache(const struct run_options *options, mote_session *session, bool at_end, mote_error *error)
+{
+    bool saves = options->cache && !options->cache_ro && at_end == options->cache_all;
+    return saves ? mote_session_save(session, options->cache, error) : MOTE_OK;
+}
+
 // Prompt, then a token at a time. MOTE_OK where the answer ended by itself, by -n, or by a full context.
 static mote_status generate(const struct run_options *options, struct compute *compute, mote_session *session,
                             mote_decoder *decoder, const struct ids *prompt, struct generation *generation,
                             mote_error *error)
 {
     const size_t n_context = mote_engine_n_context(compute->engine);
+    size_t n_kept;
+    mote_status status = use_cache(options, session, prompt, &n_kept, error);
+    if (status != MOTE_OK) {
+        return status;
+    }
     mote_input input = {.session = session,
-                        .tokens = prompt->values,
-                        .n_tokens = prompt->count,
+                        .tokens = prompt->values + n_kept,
+                        .n_tokens = prompt->count - n_kept,
                         .want = options->n_predict == 0 ? MOTE_WANT_NONE : MOTE_WANT_LAST};
     double started = seconds_now();
     generation->ending = ENDED_BY_LIMIT;
     int32_t fed; // what input points to, while generation->id is written
     do {
         generation->position = mote_session_n_tokens(session) + input.n_tokens;
-        mote_status status = mote_engine_run(compute->engine, &input, 1, sample, generation, error);
+        status = mote_engine_run(compute->engine, &input, 1, sample, generation, error);
         if (generation->error.status != MOTE_OK) {
             *error = generation->error;
             return error->status;
@@ -118,6 +165,10 @@ static mote_status generate(const struct run_options *options, struct compute *c
         }
         if (generation->n_generated == 0) {
             generation->prompt_seconds = seconds_now() - started;
+            status = save_cache(options, session, false, error);
+            if (status != MOTE_OK) {
+                return status;
+            }
             started = seconds_now();
         }
         if (options->n_predict == 0) {
@@ -140,7 +191,8 @@ static mote_status generate(const struct run_options *options, struct compute *c
         input = (mote_input){.session = session, .tokens = &fed, .n_tokens = 1, .want = MOTE_WANT_LAST};
     } while (generation->n_generated != options->n_predict);
     generation->answer_seconds = seconds_now() - started;
-    return print_token(decoder, -1, error);
+    status = save_cache(options, session, true, error);
+    return status == MOTE_OK ? print_token(decoder, -1, error) : status;
 }
 
 static mote_status make_sampler(const struct run_options *options, mote_model *model, uint64_t seed,
@@ -301,6 +353,9 @@ static int run_main(int argc, char **argv)
     if (positionals.count > 0) {
         return usage_error(&command_run, "unexpected argument \"%.200s\": a prompt is given with -p",
                            positionals.values[0]);
+    }
+    if ((options.cache_all || options.cache_ro) && !options.cache) {
+        return usage_error(&command_run, "--prompt-cache-all and --prompt-cache-ro go with --prompt-cache FILE");
     }
     if (options.prompt && options.file) {
         return usage_error(&command_run, "-p and -f both give the prompt: leave one out");

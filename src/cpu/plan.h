@@ -191,6 +191,11 @@ enum status cpu_plan_kv_allocate(struct plan *plan, const size_t *n_pages, struc
 bool cpu_plan_describe(const struct plan *plan, struct buffer *json);
 void cpu_plan_stats(const struct plan *plan, struct plan_stats *stats);
 
+// kv.c
+size_t cpu_kv_head_bytes(const struct plan *plan, uint32_t layer);
+size_t cpu_kv_layer_bytes(const struct plan *plan, uint32_t layer);
+enum status cpu_kv_copy(struct plan *plan, const struct kv_page *page, void *bytes, bool write, struct error *error);
+
 // run.c
 enum status cpu_plan_run(struct plan *plan, const struct run *run, struct error *error);
 

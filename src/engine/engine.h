@@ -44,6 +44,7 @@ struct page_table {
 struct mote_session {
     struct mote_engine *engine;
     size_t n_tokens;
+    int32_t *tokens; // [n_context], of which n_tokens are there
     struct page_table tables[MAX_KV_KINDS];
     float *scales; // [n_adapters]; NULL where there are none
     bool in_run;   // guards against one session given twice in a run
@@ -66,7 +67,10 @@ struct mote_engine {
     bool told;                // the other ranks have it too
     struct adapters adapters; // open until their weights are packed
     struct weights *adapter_weights;
-    float *scales; // [n_adapters], of new sessions
+    float *scales;                // [n_adapters], of new sessions
+    uint64_t *adapter_prints;     // [n_adapters]: which files they are
+    struct precision_rule *rules; // [n_rules]
+    size_t n_rules;
 
     // Of one run, [n_batch] each.
     struct row *rows;

@@ -322,6 +322,11 @@ static enum status load_adapters(struct mote_engine *engine, const struct engine
     struct weight_reader reader = {.read = read_adapter_weight, .user = &source};
     enum status status = engine->device->ops->pack_adapters(engine->device, &engine->graph.graph, &reader,
                                                             &engine->adapter_weights, error);
+    engine->adapter_prints = calloc(engine->n_adapters, sizeof(*engine->adapter_prints));
+    if (status == STATUS_OK && engine->adapter_prints == NULL)
+        status = error_memory(error, "the engine");
+    for (size_t i = 0; status == STATUS_OK && i < engine->n_adapters; i++)
+        status = gguf_fingerprint(engine->adapters.files[i], &engine->adapter_prints[i], error);
     adapters_close(&engine->adapters);
     engine->scales = calloc(engine->n_adapters, sizeof(*engine->scales));
     if (status == STATUS_OK && engine->scales == NULL)
@@ -380,6 +385,7 @@ static void adopt(struct mote_engine *engine, const struct engine_settings *sett
     engine->n_sessions = settings->n_sessions;
     engine->n_logits = settings->n_logits;
     engine->kv = settings->kv;
+    engine->n_rules = settings->n_rules;
     engine->n_devices = settings->split.n_devices;
     engine->device = draft->device;
     engine->graph = draft->graph;
@@ -400,6 +406,12 @@ static enum status load(struct mote_engine *engine, const struct engine_settings
         status = allocate_run(engine, error);
     if (status == STATUS_OK)
         status = remote_allocate(engine, error);
+    if (status == STATUS_OK && engine->n_rules != 0) {
+        engine->rules = calloc(engine->n_rules, sizeof(*engine->rules));
+        if (engine->rules == NULL)
+            return error_memory(error, "the engine");
+        memcpy(engine->rules, settings->rules, engine->n_rules * sizeof(*engine->rules));
+    }
     return status;
 }
 
@@ -492,6 +504,8 @@ void mote_engine_destroy(mote_engine *engine)
     free(engine->origins);
     free(engine->pages);
     free(engine->scales);
+    free(engine->adapter_prints);
+    free(engine->rules);
     free(engine->adapter_scales);
     free(engine);
 }

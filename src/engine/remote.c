@@ -14,11 +14,12 @@ enum {
     INLINE_BYTES = 3584, // of a run, that travel with its command: decoding is one message, and a small one for MPI
 };
 
-enum command { COMMAND_LEAVE, COMMAND_ENGINE, COMMAND_RUN, COMMAND_END };
+enum command { COMMAND_LEAVE, COMMAND_ENGINE, COMMAND_RUN, COMMAND_KV_READ, COMMAND_KV_WRITE, COMMAND_END };
 
 struct word {
     uint32_t command;
     uint32_t n_rows, n_selected, n_sessions, n_scales;
+    struct kv_page page;
     uint64_t payload; // bytes, of which the first are here
     uint8_t bytes[INLINE_BYTES];
 };
@@ -215,6 +216,12 @@ enum status remote_send_run(struct mote_engine *engine, const struct run *run, s
     if (status == STATUS_OK && word->payload > INLINE_BYTES)
         status = ranks_tell(engine->ranks, remote->payload + INLINE_BYTES, word->payload - INLINE_BYTES, false, error);
     return status;
+}
+
+enum status remote_send_kv(struct mote_engine *engine, const struct kv_page *page, bool write, struct error *error)
+{
+    struct word word = {.command = write ? COMMAND_KV_WRITE : COMMAND_KV_READ, .page = *page};
+    return send_word(engine->ranks, &word, error);
 }
 
 // ---- the other ranks ----
@@ -427,6 +434,10 @@ static enum status follow(struct follower *follower, struct word *word, struct e
         follower->engine = NULL;
         return STATUS_OK;
     }
+    bool copies = word->command == COMMAND_KV_READ || word->command == COMMAND_KV_WRITE;
+    if (copies && follower->engine != NULL && word->page.layer < follower->engine->graph.graph.n_kv_layers)
+        return follower->engine->device->ops->kv_copy(follower->engine->plan, &word->page, NULL,
+                                                      word->command == COMMAND_KV_WRITE, error);
     if (word->command != COMMAND_RUN || follower->engine == NULL)
         return error_set(error, STATUS_INVALID, "rank 0 sent command %u, which makes no sense: this is a bug of mote",
                          word->command);

@@ -13,6 +13,8 @@ enum status remote_allocate(struct mote_engine *engine, struct error *error);
 void remote_free(struct mote_engine *engine);
 // Rank 0: this run is to be made.
 enum status remote_send_run(struct mote_engine *engine, const struct run *run, struct error *error);
+// Rank 0: this page is copied, which takes all ranks.
+enum status remote_send_kv(struct mote_engine *engine, const struct kv_page *page, bool write, struct error *error);
 // Rank 0: the engine is no more.
 void remote_end_engine(struct ranks *ranks);
 

@@ -18,6 +18,10 @@ mote_status mote_session_create(mote_engine *engine, mote_session **result, mote
         session->tables[kind].ids = calloc(n_pages, sizeof(uint32_t));
         good = session->tables[kind].ids != NULL;
     }
+    if (good) {
+        session->tokens = calloc(engine->n_context, sizeof(*session->tokens));
+        good = session->tokens != NULL;
+    }
     if (good && engine->n_adapters != 0) {
         session->scales = calloc(engine->n_adapters, sizeof(*session->scales));
         good = session->scales != NULL;
@@ -42,6 +46,7 @@ void mote_session_destroy(mote_session *session)
     for (uint32_t kind = 0; kind < MAX_KV_KINDS; kind++)
         free(session->tables[kind].ids);
     free(session->scales);
+    free(session->tokens);
     free(session);
 }
 
@@ -221,6 +226,8 @@ static void commit(struct progress *progress, size_t first_input, size_t first_i
         struct mote_session *session = progress->inputs[i].session;
         size_t begin = i == first_input ? first_index : 0;
         size_t end = i < progress->input ? progress->inputs[i].n_tokens : progress->index;
+        memcpy(session->tokens + session->n_tokens, progress->inputs[i].tokens + begin,
+               (end - begin) * sizeof(*session->tokens));
         session->n_tokens += end - begin;
         pages_trim(session);
     }

@@ -30,6 +30,10 @@ struct mesh_plan {
     struct mesh *mesh;
     const struct graph *whole;
     size_t n_rows;
+    // By device and KV layer: its first head, and how many. Of all devices, as pages are put together of all.
+    struct kv_layer *heads[MAX_DEVICES];
+    uint8_t *page, *received; // where the devices are not all of this process: a page, what comes of others
+    size_t page_bytes, received_bytes;
     struct graph graphs[MAX_DEVICES]; // of the local devices
     struct plan *local[MAX_DEVICES];
 };
@@ -190,6 +194,12 @@ static void mesh_free_plan(struct plan *plan)
         all->mesh->local[i]->ops->free_plan(all->local[i]);
         graph_free(&all->graphs[i]);
     }
+    for (uint32_t d = 0; all != NULL && d < MAX_DEVICES; d++)
+        free(all->heads[d]);
+    if (all != NULL) {
+        free(all->page);
+        free(all->received);
+    }
     free(all);
 }
 
@@ -218,6 +228,26 @@ static enum status plan_one(void *user, uint32_t index, struct error *error)
     return name_device(mesh, index, status, error);
 }
 
+// Which KV heads each device has of each layer.
+static enum status note_heads(struct mesh_plan *plan, const struct sharding *sharding, struct error *error)
+{
+    size_t n = plan->whole->n_kv_layers;
+    for (uint32_t d = 0; d < sharding->split.n_devices; d++) {
+        struct graph local;
+        graph_init(&local);
+        enum status status = shard_graph(sharding, d, &local, error);
+        plan->heads[d] = calloc(n + 1, sizeof(*plan->heads[d]));
+        if (status == STATUS_OK && plan->heads[d] == NULL)
+            status = error_memory(error, "the mesh's plan");
+        if (status == STATUS_OK && n != 0)
+            memcpy(plan->heads[d], local.kv_layers, n * sizeof(*plan->heads[d]));
+        graph_free(&local);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
+
 static enum status mesh_plan(struct device *device, const struct graph *graph, const struct weights *weights,
                              const struct plan_params *params, struct plan **result, struct error *error)
 {
@@ -239,6 +269,8 @@ static enum status mesh_plan(struct device *device, const struct graph *graph, c
         struct planning planning = {
             .plan = plan, .sharding = &sharding, .weights = (const struct mesh_weights *)weights, .params = params};
         status = on_all(mesh, plan_one, &planning, error);
+        if (status == STATUS_OK)
+            status = note_heads(plan, &sharding, error);
         sharding_free(&sharding);
     }
     if (status != STATUS_OK) {
@@ -294,6 +326,77 @@ static enum status mesh_kv_allocate(struct plan *plan, const size_t *n_pages, st
 {
     struct allocation allocation = {.plan = (struct mesh_plan *)plan, .n_pages = n_pages};
     return on_all(allocation.plan->mesh, allocate_one, &allocation, error);
+}
+
+// ---- pages ----
+
+// Heads of a layer are alike, on whichever device.
+static size_t mesh_kv_head_bytes(const struct plan *plan, uint32_t layer)
+{
+    const struct mesh_plan *all = (const struct mesh_plan *)plan;
+    return all->mesh->local[0]->ops->kv_head_bytes(all->local[0], layer);
+}
+
+static size_t mesh_kv_layer_bytes(const struct plan *plan, uint32_t layer)
+{
+    const struct mesh_plan *all = (const struct mesh_plan *)plan;
+    return mesh_kv_head_bytes(plan, layer) * all->whole->kv_layers[layer].n_head;
+}
+
+// A page over ranks: each gives its heads to rank 0, or takes them of what rank 0 has.
+static enum status copy_over_ranks(struct mesh_plan *all, const struct kv_page *page, void *bytes, bool write,
+                                   struct error *error)
+{
+    struct mesh *mesh = all->mesh;
+    uint32_t rank = mesh->first_rank, n = mesh->split.n_devices;
+    size_t whole = mesh_kv_layer_bytes((struct plan *)all, page->layer), received = 0;
+    size_t head = mesh_kv_head_bytes((struct plan *)all, page->layer);
+    struct exchange exchange = {.root = 0};
+    for (uint32_t d = 0; d < n; d++) {
+        exchange.row_bytes[d] = head * all->heads[d][page->layer].n_head;
+        exchange.rows[d] = (struct row_range){0, 1};
+        received += exchange_align(exchange.row_bytes[d]);
+    }
+    if (!array_grow((void **)&all->page, &all->page_bytes, whole, 1) ||
+        !array_grow((void **)&all->received, &all->received_bytes, received + 64, 1))
+        return error_memory(error, "a page of the KV cache");
+    const struct device_ops *ops = mesh->local[0]->ops;
+    if (write) {
+        if (rank == 0)
+            memcpy(all->page, bytes, whole);
+        enum status status = mesh->transport->ops->broadcast(mesh->transport, rank, 0, all->page, whole, error);
+        uint8_t *own = all->page + all->heads[rank][page->layer].first_head * head;
+        return status == STATUS_OK ? ops->kv_copy(all->local[0], page, own, true, error) : status;
+    }
+    enum status status = ops->kv_copy(all->local[0], page, all->page, false, error);
+    exchange.mine = all->page;
+    exchange.receive = (uint8_t *)exchange_align((size_t)(uintptr_t)all->received);
+    if (status == STATUS_OK)
+        status = mesh->transport->ops->all_gather(mesh->transport, rank, &exchange, error);
+    for (uint32_t d = 0; d < n && status == STATUS_OK && rank == 0; d++) {
+        if (exchange.row_bytes[d] != 0)
+            memcpy((uint8_t *)bytes + all->heads[d][page->layer].first_head * head, exchange.theirs[d],
+                   exchange.row_bytes[d]);
+    }
+    return status;
+}
+
+static enum status mesh_kv_copy(struct plan *plan, const struct kv_page *page, void *bytes, bool write,
+                                struct error *error)
+{
+    struct mesh_plan *all = (struct mesh_plan *)plan;
+    struct mesh *mesh = all->mesh;
+    if (mesh->n_local < mesh->split.n_devices)
+        return copy_over_ranks(all, page, bytes, write, error);
+    enum status status = STATUS_OK;
+    size_t head = mesh_kv_head_bytes(plan, page->layer);
+    for (uint32_t d = 0; d < mesh->n_local && status == STATUS_OK; d++) {
+        const struct kv_layer *heads = &all->heads[d][page->layer];
+        if (heads->n_head != 0)
+            status = mesh->local[d]->ops->kv_copy(all->local[d], page, (uint8_t *)bytes + heads->first_head * head,
+                                                  write, error);
+    }
+    return status;
 }
 
 // ---- runs ----
@@ -388,6 +491,9 @@ static const struct device_ops ops = {
     .plan_memory = mesh_plan_memory,
     .kv_kinds = mesh_kv_kinds,
     .kv_allocate = mesh_kv_allocate,
+    .kv_head_bytes = mesh_kv_head_bytes,
+    .kv_layer_bytes = mesh_kv_layer_bytes,
+    .kv_copy = mesh_kv_copy,
     .run = mesh_run,
     .observed = mesh_observed,
     .stats = mesh_stats,

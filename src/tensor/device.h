@@ -63,6 +63,12 @@ struct plan_stats {
     uint64_t n_exchanges, exchange_bytes, exchange_ns; // bytes that came from others; ns include waiting for them
 };
 
+// A page of one layer of the KV cache, as bytes that no device can be told by: all heads of the model.
+struct kv_page {
+    uint32_t layer, page; // page: its id
+    uint32_t n_positions; // that have tokens; when read, the others are zeros
+};
+
 // One token of a run.
 struct row {
     int32_t token;
@@ -132,6 +138,10 @@ struct device_ops {
     uint32_t (*kv_kinds)(const struct plan *plan, struct kv_kind_layout kinds[MAX_KV_KINDS]);
     // Gives the plan the memory of its pages: n_pages[kind] pages of each kind.
     enum status (*kv_allocate)(struct plan *plan, const size_t *n_pages, struct error *error);
+    size_t (*kv_head_bytes)(const struct plan *plan, uint32_t layer);  // of one head of a page
+    size_t (*kv_layer_bytes)(const struct plan *plan, uint32_t layer); // of a page, all heads of the model
+    // Reads a page into bytes, or writes it from them.
+    enum status (*kv_copy)(struct plan *plan, const struct kv_page *page, void *bytes, bool write, struct error *error);
     enum status (*run)(struct plan *plan, const struct run *run, struct error *error);
     // Gives what all runs so far saw, in the order of the plan's steps, then KV layers, then routes. False: the plan
     // does not observe.

@@ -107,6 +107,26 @@ class Answers(RanksTest):
         many = self.run_ranks((3, ["sh", "-c", '"$@" | cat', "sh", *run]), stdin=b"abc")
         self.assertEqual((many.returncode, many.stdout), (0, one.stdout), many)
 
+    def test_saved_sessions(self):
+        """Three ranks save; one process and two ranks go on."""
+        cache, prompt = self.folder / "cache.kv", "a prompt of many words, " * 4
+        run = [*MOTE, "run", MODELS / "mistral4.gguf", "--raw", "-n", "8", "--seed", "3", "-t", "1"]
+
+        def answer(n_ranks, text, *more):
+            line = [*run, "-p", text, *more]
+            if n_ranks > 1:
+                done = self.run_ranks((n_ranks, ["sh", "-c", '"$@" | cat', "sh", *line]))
+            else:
+                done = subprocess.run(list(map(str, line)), env=environment(), capture_output=True, check=False)
+            self.assertEqual(done.returncode, 0, done)
+            return done.stdout
+
+        alone = answer(1, prompt)
+        answer(3, prompt[:70], "--prompt-cache", cache)
+        self.assertTrue(cache.exists())
+        for n_ranks in (1, 2, 4):
+            self.assertEqual(answer(n_ranks, prompt, "--prompt-cache", cache, "--prompt-cache-ro"), alone, n_ranks)
+
     def test_commands_without_an_engine_are_rank_0s(self):
         done = self.run_ranks((3, [*MOTE, "version"]))
         self.assertEqual((done.returncode, done.stdout.count(b"numerics")), (0, 1), done)
