@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 1024, BATCH_MAX = 65536, CONTEXT_MAX = 1 << 24, BAR_WIDTH = 20, LINE_WIDTH = 78 };
+enum { THREADS_MAX = 1024, BATCH_MAX = 65536, CONTEXT_MAX = 1 << 24, DEVICES_MAX = 8, BAR_WIDTH = 20, LINE_WIDTH = 78 };
 
 #define LINE(kind, names, argument, help, member) OPTION(kind, names, argument, help, struct compute_options, member)
 #define KV_TYPES "f16 f32 q8_0"
@@ -40,10 +40,11 @@ static const struct option other_options[] = {
 };
 
 static const struct option mesh_options[] = {
-    {LINE(TEXT, "--devices", "N|numa",
+    {LINE(INTEGER, "--devices", "N|numa",
           "groups of this machine's cores that share every layer (default 1; numa: one a NUMA node); no answer depends "
           "on it",
-          devices)},
+          devices),
+     .least = 1, .most = DEVICES_MAX, .choices = "numa"},
     {LINE(NUMBERS, "-ts --split --tensor-split", "A,B,…", "the devices' shares, rounded to eighths (default: even)",
           split),
      .low = 0, .high = 1e9},
@@ -59,6 +60,7 @@ const struct option compute_options_table[] = {
 const struct option compute_options_but_precision[] = {
     THREADS_LINE,
     {.kind = OPTION_TABLE, .table = size_options},
+    {.kind = OPTION_TABLE, .table = mesh_options},
     {.kind = OPTION_TABLE, .table = other_options},
     {.kind = OPTION_END},
 };
@@ -210,22 +212,13 @@ static mote_status set_kv(const struct compute_options *options, mote_kv *kv, mo
     return MOTE_OK;
 }
 
-static mote_status set_devices(const struct compute_options *options, mote_engine_params *params, mote_error *error)
+static void set_devices(const struct compute_options *options, mote_engine_params *params)
 {
-    int64_t n = 0;
-    const char *text = options->devices;
+    params->numa = options->devices < 0;
+    params->n_devices = options->devices > 0 ? (size_t)options->devices : 0;
     params->split = options->split.values;
     params->n_split = options->split.count;
-    params->numa = text && strcmp(text, "numa") == 0;
-    if (text && !params->numa && (!parse_integer(text, strlen(text), &n) || n < 1 || n > 8)) {
-        *error = (mote_error){.status = MOTE_INVALID};
-        snprintf(error->message, sizeof error->message,
-                 "--devices must be a number from 1 to 8, or numa, and not '%.64s'", text);
-        return error->status;
-    }
     params->ranks = ranks;
-    params->n_devices = (size_t)n;
-    return MOTE_OK;
 }
 
 mote_status compute_params(const mote_model *model, const struct compute_options *options, mote_engine_params *params,
@@ -245,8 +238,8 @@ mote_status compute_params(const mote_model *model, const struct compute_options
     }
     const char *isa = getenv("MOTE_ISA");
     params->isa = isa && isa[0] ? isa : NULL;
-    mote_status status = set_devices(options, params, error);
-    return status == MOTE_OK ? set_kv(options, &params->kv, error) : status;
+    set_devices(options, params);
+    return set_kv(options, &params->kv, error);
 }
 
 mote_status compute_open(struct compute *compute, const char *path, const struct compute_options *options,

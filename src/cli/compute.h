@@ -14,7 +14,7 @@ struct compute_options {
     int64_t context; // -1: not given; 0: what the model was trained for
     int64_t batch;   // 0: the library's default
     const char *precision, *kv, *kv_keys, *kv_values, *pre;
-    const char *devices;  // how many, or numa
+    int64_t devices;      // 0: one; -1: one a NUMA node
     struct numbers split; // the devices' shares
     struct adapters lora;
     bool force, verbose;

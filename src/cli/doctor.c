@@ -295,6 +295,10 @@ static int doctor_main(int argc, char **argv)
     if (options.file && options.tokens) {
         return usage_error(&command_doctor, "-f and --tokens both give the text: leave one out");
     }
+    if (options.compute.devices < 0 || options.compute.devices > 1 || options.compute.split.count > 1) {
+        return usage_error(&command_doctor, "doctor looks at whole rows, which none of several devices has: leave "
+                                            "--devices and --split out");
+    }
     if (options.svg &&
         (is_same_file(options.svg, options.model) || (options.file && is_same_file(options.svg, options.file)) ||
          (options.tokens && is_same_file(options.svg, options.tokens)))) {

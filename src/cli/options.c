@@ -189,7 +189,8 @@ static void describe_allowed(const struct option *option, char *text, size_t siz
 {
     switch (option->kind) {
     case OPTION_INTEGER:
-        snprintf(text, size, "a whole number from %lld to %lld", (long long)option->least, (long long)option->most);
+        snprintf(text, size, "a whole number from %lld to %lld%s%s", (long long)option->least, (long long)option->most,
+                 option->choices ? ", or one of: " : "", option->choices ? option->choices : "");
         return;
     case OPTION_INTEGERS:
         snprintf(text, size, "whole numbers from %lld to %lld, separated by commas", (long long)option->least,
@@ -253,15 +254,33 @@ static bool set_numbers(const struct option *option, struct numbers *numbers, co
     }
 }
 
-static bool is_choice(const struct option *option, const char *text, size_t text_size)
+// Which of the choices it is, counted from 1; 0: none.
+static int choice_number(const struct option *option, const char *text, size_t text_size)
 {
     const char *cursor = option->choices, *name;
-    for (size_t size; (size = next_name(&cursor, &name)) > 0;) {
+    int number = 1;
+    for (size_t size; (size = next_name(&cursor, &name)) > 0; number++) {
         if (size == text_size && memcmp(name, text, size) == 0) {
-            return true;
+            return number;
         }
     }
-    return false;
+    return 0;
+}
+
+static bool is_choice(const struct option *option, const char *text, size_t text_size)
+{
+    return choice_number(option, text, text_size) != 0;
+}
+
+static bool set_integer(const struct option *option, int64_t *integer, const char *text)
+{
+    int number = option->choices ? choice_number(option, text, strlen(text)) : 0;
+    int64_t value = -number;
+    if (number == 0 && (!parse_integer(text, strlen(text), &value) || value < option->least || value > option->most)) {
+        return false;
+    }
+    *integer = value;
+    return true;
 }
 
 // Each item is a choice, or has one behind its '='.
@@ -314,14 +333,8 @@ static bool set_value(const struct place *place, char *text)
     }
     case OPTION_ADAPTERS:
         return add_adapter(value, text);
-    case OPTION_INTEGER: {
-        int64_t integer;
-        if (!parse_integer(text, strlen(text), &integer) || integer < option->least || integer > option->most) {
-            return false;
-        }
-        *(int64_t *)value = integer;
-        return true;
-    }
+    case OPTION_INTEGER:
+        return set_integer(option, value, text);
     case OPTION_INTEGERS:
         return set_integers(option, value, text);
     case OPTION_NUMBER: {

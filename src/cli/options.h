@@ -23,7 +23,7 @@ enum option_kind {
     OPTION_TEXT,     // const char *
     OPTION_TEXTS,    // struct texts; may be given several times
     OPTION_ADAPTERS, // struct adapters: FILE or FILE:SCALE; may be given several times
-    OPTION_INTEGER,  // int64_t in [least, most]
+    OPTION_INTEGER,  // int64_t in [least, most]; the words of choices, where it has some, are -1, -2, …
     OPTION_INTEGERS, // struct integers, each in [least, most], separated by commas; may be given several times
     OPTION_NUMBER,   // double in [low, high]
     OPTION_NUMBERS,  // struct numbers, each in [low, high], separated by commas (or slashes)

@@ -36,6 +36,17 @@ static enum status create_of_rank(const struct engine_settings *settings, struct
     return status == STATUS_OK ? mesh_create(&params, device, error) : status;
 }
 
+static void tell_groups(const struct groups *groups, const struct log *log)
+{
+    for (uint32_t d = 0; d < groups->n; d++) {
+        char where[256];
+        const struct group *group = &groups->groups[d];
+        group_describe(group, where, sizeof(where));
+        log_message(log, LOG_INFO, "device %u: %zu thread%s on %s", d, group->n_threads,
+                    group->n_threads == 1 ? "" : "s", where);
+    }
+}
+
 // A device a group of this machine's cores. The first thread of each is its driver in the mesh, which says where it
 // runs.
 static enum status create_of_groups(const struct engine_settings *settings, const struct groups *groups,
@@ -69,7 +80,8 @@ static enum status create_of_groups(const struct engine_settings *settings, cons
     return status;
 }
 
-enum status engine_device_create(const struct engine_settings *settings, struct device **device, struct error *error)
+enum status engine_device_create(const struct engine_settings *settings, const struct log *log, struct device **device,
+                                 struct error *error)
 {
     uint32_t n = settings->split.n_devices;
     if (n == 1)
@@ -82,6 +94,7 @@ enum status engine_device_create(const struct engine_settings *settings, struct 
     enum status status = groups_choose_here(&params, &groups, error);
     if (status != STATUS_OK)
         return status;
+    tell_groups(&groups, log);
     status = create_of_groups(settings, &groups, device, error);
     groups_free(&groups);
     return status;

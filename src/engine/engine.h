@@ -139,7 +139,8 @@ enum status engine_create_settled(mote_model *model, const struct engine_setting
                                   const mote_engine_params *params, mote_engine **engine, struct error *error);
 
 // device.c: what a model runs on: this machine's cores, as one device or as a mesh.
-enum status engine_device_create(const struct engine_settings *settings, struct device **device, struct error *error);
+enum status engine_device_create(const struct engine_settings *settings, const struct log *log, struct device **device,
+                                 struct error *error);
 size_t numa_nodes_available(void); // that have CPUs; at least 1
 
 // Threads of one device: asked for, or this process's share of the host.

@@ -200,7 +200,7 @@ enum status engine_draft_create(struct mote_model *model, const struct engine_se
     if (status == STATUS_OK)
         status = precision_check(settings, &draft->graph.graph, error);
     if (status == STATUS_OK)
-        status = engine_device_create(settings, &draft->device, error);
+        status = engine_device_create(settings, &model->log, &draft->device, error);
     if (status == STATUS_OK)
         status = draft->device->ops->plan(draft->device, &draft->graph.graph, NULL, &params, &draft->plan, error);
     if (status == STATUS_OK)

@@ -5,6 +5,7 @@
 #include "base/threads.h"
 
 #include <hwloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -329,6 +330,18 @@ void groups_free(struct groups *groups)
         hwloc_bitmap_free(group->nodes);
     }
     *groups = (struct groups){0};
+}
+
+void group_describe(const struct group *group, char *text, size_t size)
+{
+    char cpus[160], nodes[64];
+    if (group->cpus == NULL) {
+        snprintf(text, size, "any CPU");
+        return;
+    }
+    hwloc_bitmap_list_snprintf(cpus, sizeof(cpus), group->cpus);
+    hwloc_bitmap_list_snprintf(nodes, sizeof(nodes), group->nodes);
+    snprintf(text, size, "CPUs %s of NUMA node %s", cpus, nodes);
 }
 
 // ---- this machine ----

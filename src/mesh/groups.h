@@ -43,6 +43,8 @@ enum status groups_choose(struct hwloc_topology *topology, const struct hwloc_bi
 // NUMA nodes that have CPUs of their own among the allowed ones; at least 1.
 size_t groups_numa_nodes(struct hwloc_topology *topology, const struct hwloc_bitmap_s *allowed);
 void groups_free(struct groups *groups);
+// Where a group's threads run, in words: "CPUs 0-3 of NUMA node 0".
+void group_describe(const struct group *group, char *text, size_t size);
 
 // The same of this machine and the CPUs that this thread may use; params->quota is filled in.
 enum status groups_choose_here(const struct groups_params *params, struct groups *groups, struct error *error);

@@ -71,7 +71,12 @@ class Usage(CliTest):
                 ("--precision", "attn=f64", "one of"), ("--precision", "=f32", "one of"),
                 ("--precision", "f32,", "one of"), ("--precision", "f32,,bf16", "one of"),
                 ("--precision", "attn=", "one of"), ("--kv", "q8", "did you mean q8_0?"),
-                ("-ctk", "f64", "one of"), ("-ctv", "", "one of")):
+                ("-ctk", "f64", "one of"), ("-ctv", "", "one of"),
+                ("--devices", "0", "from 1 to 8, or one of: numa"), ("--devices", "9", "from 1 to 8"),
+                ("--devices", "-1", "from 1 to 8"), ("--devices", "abc", "or one of: numa"),
+                ("--devices", "", "or one of: numa"), ("--split", "1,,1", "separated by commas"),
+                ("--split", "1,x", "separated by commas"), ("-ts", "-1,2", "numbers from 0"),
+                ("--tensor-split", "nan,1", "separated by commas")):
             self.wrong_usage("run", LLAMA, option, value, mentions=[option, f'"{value}"', allowed])
         for option in ("-t", "-c", "-p", "--temp", "--kv"):
             self.wrong_usage("run", LLAMA, option, mentions=[option, "needs a value"])

@@ -127,6 +127,13 @@ static void test_odd_numbers_of_cpus(void **state)
     (void)state;
     struct machine machine = make("pack:2 [numa] core:2 pu:2(indexes=0,4,2,6,1,5,3,7)", NULL, NULL);
     check_even(&machine, 2, 4, "0,2,4,6@0: 0,4 2,6 | 1,3,5,7@1: 1,5 3,7");
+    struct groups groups;
+    struct groups_params params = {.split = mesh_split_even(2), .n_threads = 4, .quota = 8};
+    char text[64];
+    assert_int_equal(groups_choose(machine.topology, machine.allowed, &params, &groups, NULL), STATUS_OK);
+    group_describe(&groups.groups[1], text, sizeof(text));
+    assert_string_equal(text, "CPUs 1,3,5,7 of NUMA node 1");
+    groups_free(&groups);
     check_nodes(&machine, 2, 4, "0,2,4,6@0: 0,4 2,6 | 1,3,5,7@1: 1,5 3,7");
     unmake(&machine);
 }
