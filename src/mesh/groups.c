@@ -220,11 +220,11 @@ static void deal_threads(const struct choice *choice, bool by_cores, struct grou
 {
     const struct mesh_split *split = &choice->params->split;
     size_t border[MAX_DEVICES + 1] = {0}, total = choice->params->n_threads, cores = 0;
+    size_t whole = by_cores && choice->n_cores != 0 ? choice->n_cores : 8;
     total = total > groups->n ? total : groups->n;
     for (uint32_t d = 0; d < groups->n; d++) {
         cores += by_cores ? count_cores(choice, d) : 0;
-        border[d + 1] = by_cores ? (2 * total * cores + choice->n_cores) / (2 * choice->n_cores)
-                                 : (total * split->eighth[d + 1] + 4) / 8;
+        border[d + 1] = (2 * total * (by_cores ? cores : split->eighth[d + 1]) + whole) / (2 * whole);
     }
     widen(border, groups->n, total);
     for (uint32_t d = 0; d < groups->n; d++)

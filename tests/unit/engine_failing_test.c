@@ -15,7 +15,7 @@
 
 static const char *name; // under tests/data
 static const mote_adapter *adapters;
-static size_t n_adapters;
+static size_t n_adapters, n_devices;
 
 struct parts {
     mote_model *model;
@@ -43,9 +43,10 @@ static mote_status make(struct parts *parts, mote_error *error)
     mote_engine_params params;
     mote_engine_params_default(&params);
     params.n_threads = 1;
+    params.n_devices = n_devices;
     params.n_context = 128;
     params.n_batch = 4;
-    params.observe = strcmp(name, "models/mixtral") == 0;
+    params.observe = n_devices == 0 && strcmp(name, "models/mixtral") == 0;
     params.precision = params.observe ? "ffn_down=bf16,attn=f32" : NULL;
     params.adapters = adapters;
     params.n_adapters = n_adapters;
@@ -89,6 +90,19 @@ static void test_every_allocation(void **state)
     }
 }
 
+// Whichever device it is that has no memory, the others do not wait for it.
+static void test_devices(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"models/llama", "models/qwen2moe"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        name = names[i];
+        n_devices = 2 + i;
+        exhaust(step);
+    }
+    n_devices = 0;
+}
+
 static void test_adapters(void **state)
 {
     (void)state;
@@ -102,6 +116,7 @@ static void test_adapters(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_allocation), cmocka_unit_test(test_adapters)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_allocation), cmocka_unit_test(test_devices),
+                                       cmocka_unit_test(test_adapters)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

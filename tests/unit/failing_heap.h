@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -21,10 +22,10 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size);
 char *__wrap_strdup(const char *text);
 void __wrap_free(void *old);
 
-static struct {
-    bool armed;
-    long until_failure; // allocations that succeed before all fail
-    long live;          // allocations not freed
+static struct { // of all threads
+    atomic_bool armed;
+    atomic_long until_failure; // allocations that succeed before all fail
+    atomic_long live;          // allocations not freed
 } heap;
 
 static bool take(void)
