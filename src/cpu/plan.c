@@ -377,8 +377,9 @@ static enum status plan_mul_mat_id_sum(struct plan *plan, const struct node *nod
 {
     const struct tensor *shared = node->sources[4], *hidden = node->sources[5];
     uint32_t source = NO_INDEX, shared_source = NO_INDEX;
-    enum status status =
-        source_form(plan, node->sources[0], node->sources[1], node->attributes.precision, 1, &source, error);
+    enum status status = cpu_plan_measure_pairs(plan, &node->sources[2]->producer->attributes.routing, error);
+    if (status == STATUS_OK)
+        status = source_form(plan, node->sources[0], node->sources[1], node->attributes.precision, 1, &source, error);
     if (status == STATUS_OK)
         status = check_leaves(plan, node, error);
     if (status == STATUS_OK && shared != NULL)

@@ -15,6 +15,7 @@ static enum status infer(const struct node *node, struct tensor *result, struct 
     }
     result->ne[0] = x->ne[0];
     result->rows = x->rows;
+    result->per_row = x->per_row;
     return STATUS_OK;
 }
 

@@ -12,6 +12,7 @@ static enum status infer(const struct node *node, struct tensor *result, struct 
                          a->head_dim, x->name, x->ne[0]);
     result->ne[0] = x->ne[0] / a->head_dim * a->width;
     result->rows = x->rows;
+    result->per_row = x->per_row;
     return STATUS_OK;
 }
 
