@@ -73,16 +73,32 @@ bool cpu_is_of_adapters(const struct plan *plan, const struct step *step)
            (step->kind == STEP_EXCHANGE && plan->exchanges[step->exchange].node->attributes.collective->adapters);
 }
 
+static bool is_left_out(const struct worker *worker, const struct step *step)
+{
+    return !worker->adapted && cpu_is_of_adapters(worker->plan, step);
+}
+
+// Whether the step after this one meets other devices: then all threads must be done with what came of the last
+// meeting, which lies in memory that the devices use again.
+static bool is_before_exchange(const struct worker *worker, size_t i)
+{
+    const struct plan *plan = worker->plan;
+    do
+        i++;
+    while (i < plan->n_steps && is_left_out(worker, &plan->steps[i]));
+    return i < plan->n_steps && plan->steps[i].kind == STEP_EXCHANGE;
+}
+
 static bool run_steps(struct execution *execution, const struct worker *worker, size_t first, size_t end,
                       uint32_t *turn)
 {
     for (size_t i = first; i < end; i++) {
         const struct step *step = &execution->plan->steps[i];
-        if (!worker->adapted && cpu_is_of_adapters(execution->plan, step))
+        if (is_left_out(worker, step))
             continue;
         run_step(worker, step);
         bool alone = step->kind == STEP_ROWS && worker_n_rows(worker, step->rows, step->per_row) == 1;
-        if (!alone && !barrier(execution, worker, turn))
+        if ((!alone || is_before_exchange(worker, i)) && !barrier(execution, worker, turn))
             return false;
     }
     return true;
