@@ -127,12 +127,31 @@ void cpu_weights_free(struct weights *weights)
     free(weights);
 }
 
+static size_t mebibytes(size_t bytes)
+{
+    return (bytes >> 20) + (bytes % (1 << 20) != 0);
+}
+
+static enum status out_of_memory(const struct weight_list *list, const struct weights *weights, struct error *error)
+{
+    size_t largest = 0;
+    for (size_t i = 1; i < list->n; i++)
+        if (weight_bytes(&weights->items[i]) > weight_bytes(&weights->items[largest]))
+            largest = i;
+    return error_set(error, STATUS_MEMORY,
+                     "out of memory: %s take %zu MiB on this device, of which '%s' is the most (%zu MiB); give it a "
+                     "smaller share (--devices, --split), or use a smaller model",
+                     list->graph == NULL ? "the adapters' weights" : "the weights", mebibytes(weights->bytes),
+                     list->n == 0 ? "" : list->tensors[largest]->name,
+                     mebibytes(weight_bytes(&weights->items[largest])));
+}
+
 // All weights lie in one piece of memory, so that small ones are on huge pages too.
-static enum status allocate(struct weights *weights, struct error *error)
+static enum status allocate(const struct weight_list *list, struct weights *weights, struct error *error)
 {
     weights->memory = cpu_allocate(weights->bytes);
     if (weights->memory == NULL)
-        return error_set(error, STATUS_MEMORY, "out of memory: the weights take %zu MiB", weights->bytes >> 20);
+        return out_of_memory(list, weights, error);
     uint8_t *at = weights->memory;
     for (size_t i = 0; i < weights->n_items; i++) {
         struct cpu_weight *item = &weights->items[i];
@@ -189,6 +208,19 @@ static void advance(struct packing *packing, size_t index, size_t bytes)
     }
 }
 
+// n elements that lie `skip` behind the begin of whole blocks.
+static void decode_part(const struct dtype_desc *dtype, const uint8_t *bytes, size_t skip, size_t n, float *vector)
+{
+    enum { CHUNK = 256 }; // whole blocks of every dtype
+    float values[CHUNK];
+    for (size_t begin = 0; begin < skip + n; begin += CHUNK) {
+        size_t width = skip + n - begin < CHUNK ? skip + n - begin : CHUNK;
+        dtype->decode(bytes + begin / dtype->block * dtype->bytes, values, round_up(width, dtype->block));
+        for (size_t i = begin < skip ? skip - begin : 0; i < width; i++)
+            vector[begin + i - skip] = values[i];
+    }
+}
+
 // All vectors of a weight: they are few and short.
 static enum status pack_vectors(struct packing *packing, size_t i, uint8_t *bytes, struct error *error)
 {
@@ -201,11 +233,11 @@ static enum status pack_vectors(struct packing *packing, size_t i, uint8_t *byte
                          dtype->name);
     for (size_t v = 0; v < item->n; v++) {
         float *vector = item->vector + v * (item->bytes / sizeof(float));
-        enum status status = packing->reader->read(
-            packing->reader->user, tensor, v * whole_row_bytes(tensor) + file_row_begin(tensor), bytes, size, error);
+        size_t offset = (tensor->first_row + v) * whole_row_bytes(tensor) + file_row_begin(tensor);
+        enum status status = packing->reader->read(packing->reader->user, tensor, offset, bytes, size, error);
         if (status != STATUS_OK)
             return status;
-        dtype->decode(bytes, vector, tensor->ne[0]);
+        decode_part(dtype, bytes, tensor->first_column % dtype->block, tensor->ne[0], vector);
         for (size_t j = tensor->ne[0]; j < round_up(tensor->ne[0], 16); j++)
             vector[j] = 0.0f;
     }
@@ -254,12 +286,14 @@ static enum status pack_panels(struct packing *packing, const struct piece *piec
 static enum status pack_piece(struct packing *packing, const struct piece *piece, uint8_t *bytes, size_t *done,
                               struct error *error)
 {
+    const struct cpu_weight *item = &packing->weights->items[piece->weight];
     size_t row_bytes = file_row_bytes(packing->list->tensors[piece->weight]);
-    if (packing->weights->items[piece->weight].packed.format == NULL) {
-        *done = row_bytes * packing->weights->items[piece->weight].n;
+    if (item->packed.format == NULL) {
+        *done = row_bytes * item->n;
         return pack_vectors(packing, piece->weight, bytes, error);
     }
-    *done = piece->n * PANEL_ROWS * row_bytes;
+    size_t rows = piece->n * PANEL_ROWS, left = item->packed.n_rows - piece->first * PANEL_ROWS;
+    *done = (rows < left ? rows : left) * row_bytes;
     return pack_panels(packing, piece, bytes, error);
 }
 
@@ -344,7 +378,7 @@ static enum status pack_all(struct device *device, const struct weight_list *lis
     }
     enum status status = describe_all(list, weights, error);
     if (status == STATUS_OK)
-        status = allocate(weights, error);
+        status = allocate(list, weights, error);
     if (status == STATUS_OK) {
         pool_run(cpu->pool, pack_thread, &packing);
         for (size_t i = 0; i < cpu->n_threads && status == STATUS_OK; i++) {

@@ -3,6 +3,8 @@
 // other. A few hundred bytes at a time: nothing is allocated.
 #include "model/model.h"
 
+#include "base/checked.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -19,12 +21,12 @@ struct turned {
     float *out; // [n][n_rows]
 };
 
-// One chunk of columns of the file's row i.
+// One chunk of columns of the file's row i: the blocks that hold what is wanted, from `column` on.
 static enum status read_chunk(const struct turned *t, size_t i, size_t column, struct error *error)
 {
     _Alignas(64) uint8_t bytes[CHUNK * sizeof(float)];
     float values[CHUNK];
-    size_t width = t->tensor->ne[0] - column < CHUNK ? (size_t)t->tensor->ne[0] - column : CHUNK;
+    size_t left = round_up(t->first + t->n, t->dtype->block) - column, width = left < CHUNK ? left : CHUNK;
     size_t row_bytes = (size_t)t->tensor->ne[0] / t->dtype->block * t->dtype->bytes;
     uint64_t offset = (uint64_t)(t->file_row + i) * row_bytes + column / t->dtype->block * t->dtype->bytes;
     enum status status =
@@ -38,24 +40,27 @@ static enum status read_chunk(const struct turned *t, size_t i, size_t column, s
     return STATUS_OK;
 }
 
-// offset and size count in the turned weight: whole F32 rows of one of its matrices.
+// offset and size count in the turned weight: whole F32 rows of one of its matrices, or a part of one row.
 static enum status read_turned(const struct gguf *gguf, const struct tensor *weight, const struct gguf_tensor *tensor,
                                uint64_t offset, void *bytes, size_t size, struct error *error)
 {
-    size_t row_bytes = weight->ne[0] * sizeof(float), row = (size_t)(offset / row_bytes);
+    size_t columns = weight->columns_in_file != 0 ? weight->columns_in_file : weight->ne[0];
+    size_t row_bytes = columns * sizeof(float), row = (size_t)(offset / row_bytes);
+    size_t begin = (size_t)(offset % row_bytes) / sizeof(float);
     struct turned t = {.gguf = gguf,
                        .tensor = tensor,
                        .dtype = dtype_get(tensor->dtype),
-                       .file_row = row / weight->ne[1] * weight->turned_rows,
-                       .n_rows = weight->ne[0],
-                       .first = row % weight->ne[1],
-                       .n = size / row_bytes,
+                       .file_row = row / weight->rows_in_file * weight->turned_rows + begin,
+                       .n_rows = size < row_bytes ? size / sizeof(float) : columns,
+                       .first = row % weight->rows_in_file,
+                       .n = size < row_bytes ? 1 : size / row_bytes,
                        .out = bytes};
     if (t.dtype->decode == NULL || t.dtype->bytes * (CHUNK / t.dtype->block) > CHUNK * sizeof(float))
         return error_set(error, STATUS_UNSUPPORTED, "tensor '%s' is %s, which mote cannot turn", weight->name,
                          t.dtype->name);
     for (size_t i = 0; i < t.n_rows; i++) {
-        for (size_t column = t.first / CHUNK * CHUNK; column < t.first + t.n; column += CHUNK) {
+        size_t column = t.first / t.dtype->block * t.dtype->block;
+        for (; column < t.first + t.n; column += CHUNK) {
             enum status status = read_chunk(&t, i, column, error);
             if (status != STATUS_OK)
                 return status;
