@@ -192,7 +192,11 @@ typedef struct mote_engine_params {
        does not fit. */
     const mote_adapter *adapters;
     size_t n_adapters;
-    /* Devices that share every layer (docs/mesh.md), with the bits of one: groups of this machine's cores. */
+    /*
+     * Devices that share every layer (docs/mesh.md), with the bits of one: groups of this machine's cores, to which their
+     * threads are confined. The calling thread is too while it runs, and has its own CPUs again then; threads that
+     * functions of the caller's start meanwhile inherit its confinement.
+     */
     size_t n_devices;    /* at most 8; 0: 1 */
     bool numa;           /* one device a NUMA node instead */
     const double *split; /* [n_split]: each device's share, of any scale, rounded to eighths */
