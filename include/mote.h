@@ -193,15 +193,15 @@ typedef struct mote_engine_params {
     const mote_adapter *adapters;
     size_t n_adapters;
     /*
-     * Devices that share every layer (docs/mesh.md), with the bits of one: groups of this machine's cores, to which their
-     * threads are confined. The calling thread is too while it runs, and has its own CPUs again then; threads that
-     * functions of the caller's start meanwhile inherit its confinement.
+     * Devices that share every layer (docs/mesh.md), with the bits of one: groups of this machine's cores, to which
+     * their threads are confined. The calling thread is too while it runs, and has its own CPUs again then; threads
+     * that functions of the caller's start meanwhile inherit its confinement.
      */
-    size_t n_devices;    /* at most 8; 0: 1 */
-    bool numa;           /* one device a NUMA node instead */
-    const double *split; /* [n_split]: each device's share, of any scale, rounded to eighths */
+    size_t n_devices;         /* at most 8; 0: 1 */
+    bool numa;                /* one device a NUMA node instead */
+    const double *split;      /* [n_split]: each device's share, of any scale, rounded to eighths */
     struct mote_ranks *ranks; /* one device a rank instead; NULL: this process is alone */
-    size_t n_split;      /* 0: even. Where n_devices is 0 it is the number of devices too */
+    size_t n_split;           /* 0: even. Where n_devices is 0 it is the number of devices too */
 } mote_engine_params;
 MOTE_API void mote_engine_params_default(mote_engine_params *params);
 
@@ -241,10 +241,10 @@ MOTE_API mote_kv mote_engine_kv(const mote_engine *engine); /* the dtype of its 
 MOTE_API size_t mote_engine_n_adapters(const mote_engine *engine);
 MOTE_API size_t mote_engine_n_devices(const mote_engine *engine);
 
-typedef struct mote_stats { /* of all runs so far, as the first device saw them */
-    uint64_t collectives;       /* meetings with the other devices */
-    uint64_t collective_bytes;  /* that came from them */
-    double collective_seconds;  /* with waiting for them */
+typedef struct mote_stats {    /* of all runs so far, as the first device saw them */
+    uint64_t collectives;      /* meetings with the other devices */
+    uint64_t collective_bytes; /* that came from them */
+    double collective_seconds; /* with waiting for them */
 } mote_stats;
 MOTE_API void mote_engine_stats(const mote_engine *engine, mote_stats *stats);
 
@@ -262,9 +262,9 @@ MOTE_API size_t mote_session_n_tokens(const mote_session *session);
 MOTE_API const int32_t *mote_session_tokens(const mote_session *session); /* [n_tokens]; the session's own */
 /*
  * Writes the tokens and what the KV cache has of them; the file appears whole or not at all. An empty session of an
- * engine with the same model, precisions, KV dtype, adapters and scales becomes that session again, and goes on with the
- * same bits, whatever devices either engine runs on (docs/sessions.md). MOTE_INVALID: the file is damaged or of another
- * engine; the session is then empty.
+ * engine with the same model, precisions, KV dtype, adapters and scales becomes that session again, and goes on with
+ * the same bits, whatever devices either engine runs on (docs/sessions.md). MOTE_INVALID: the file is damaged or of
+ * another engine; the session is then empty.
  */
 MOTE_API mote_status mote_session_save(mote_session *session, const char *path, mote_error *error);
 MOTE_API mote_status mote_session_restore(mote_session *session, const char *path, mote_error *error);
