@@ -27,8 +27,8 @@ static double now(void)
 struct call {
     struct mpi_message sends[MPI_MAX_MESSAGES], receives[MPI_MAX_MESSAGES];
     size_t n_sends, n_receives;
-    double limit; // 0: none
-    bool stop;
+    double limit; // see the module
+    bool idle, stop;
 };
 
 static void add_send(struct call *call, uint32_t peer, const void *bytes, size_t size)
@@ -71,8 +71,8 @@ static enum status run_call(struct ranks *ranks, struct call *call, struct error
         return error_set(error, STATUS_IO, "the ranks have lost each other");
     for (size_t i = 0; i < call->n_sends; i++)
         call->sends[i].tag = tag + (call->stop ? 1 : 0);
-    enum mpi_outcome outcome =
-        ranks->module.exchange(call->sends, call->n_sends, call->receives, call->n_receives, call->limit, &late, text);
+    enum mpi_outcome outcome = ranks->module.exchange(call->sends, call->n_sends, call->receives, call->n_receives,
+                                                      call->limit, call->idle, &late, text);
     ranks->last_call = now();
     if (outcome != MPI_OUTCOME_DONE)
         return report(ranks, outcome, late, call->limit, text, error);
@@ -154,9 +154,10 @@ static enum status all_to_all(struct transport *transport, uint32_t rank, struct
     return status;
 }
 
-static enum status tell(struct ranks *ranks, uint32_t root, void *bytes, size_t size, double limit, struct error *error)
+static enum status tell(struct ranks *ranks, uint32_t root, void *bytes, size_t size, double limit, bool idle,
+                        struct error *error)
 {
-    struct call call = {.limit = limit};
+    struct call call = {.limit = limit, .idle = idle};
     if (ranks->module.rank != root)
         add_receive(&call, root, bytes, size);
     for (uint32_t d = 0; d < ranks->module.n_ranks && ranks->module.rank == root; d++) {
@@ -171,7 +172,7 @@ static enum status broadcast(struct transport *transport, uint32_t rank, uint32_
 {
     struct ranks *ranks = (struct ranks *)transport;
     (void)rank;
-    return tell(ranks, root, bytes, size, limit_now(ranks), error);
+    return tell(ranks, root, bytes, size, limit_now(ranks), false, error);
 }
 
 static enum status barrier(struct transport *transport, uint32_t rank, bool *stop, struct error *error)
@@ -210,7 +211,7 @@ enum status ranks_tell(struct ranks *ranks, void *bytes, size_t size, bool waits
     bool idle = waits && ranks->module.rank != 0;
     // What rank 0 did meanwhile says nothing of the others, who do nothing but wait for it.
     double limit = waits ? silence : limit_now(ranks);
-    return tell(ranks, 0, bytes, size, idle ? 0 : limit, error);
+    return tell(ranks, 0, bytes, size, limit, idle, error);
 }
 
 struct verdict {

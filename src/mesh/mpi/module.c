@@ -4,28 +4,44 @@
 
 #include <mpi.h>
 
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
-    PIECE = 1 << 30,    // bytes of one MPI message
-    MAX_REQUESTS = 256, // pieces of all messages of an exchange
-    MAX_RANKS = 64,     // that hosts are remembered of
-    HOST = 64,          // characters of a host's name
-    SPINS = 200,        // looks before the CPU is offered to others
-    POLL_US = 200,      // between two looks of one who waits without limit
+    PIECE = 1 << 30,     // bytes of one MPI message
+    MAX_REQUESTS = 256,  // pieces of all messages of an exchange
+    MAX_RANKS = 64,      // that hosts are remembered of
+    HOST = 64,           // characters of a host's name
+    SPINS = 200,         // looks before the CPU is offered to others
+    ABORT_SECONDS = 2,   // that ending the job may take, before this process ends itself
+    POLL_US = 200,       // between two looks of an idle one
+    LONG_POLL_US = 2000, // that has been so for long
 };
-static const double patience = 0.005;     // seconds before such a one begins to sleep between looks
-static const double alive_interval = 0.5; // seconds
+// Signs of life: of a rank at its work, and of a process whose user thinks.
+enum sign { SIGN_WORK, SIGN_PROCESS, N_SIGNS };
+
+// Seconds.
+static const double patience = 0.005,
+                    long_patience = 2; // before an idle one sleeps between looks, and before it sleeps long
+static const double alive_interval = 0.5, check_interval = 0.1;
+static const double most_gap = 1; // between two looks; more: this process was stopped, and not the others silent
 
 static MPI_Comm messages, signs; // signs of life have a communicator of their own
 static int rank, n_ranks;
 static char hosts[MAX_RANKS][HOST];
-static double heard[MAX_RANKS]; // when each rank last gave a sign
+static double heard[MAX_RANKS][N_SIGNS]; // when each rank last gave a sign
 static double last_sign;
+// MPI is called by one thread at a time: the rank's, or the heart's.
+static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER;
+static pthread_t heart;
+static pthread_cond_t heart_stops;
+static bool has_heart, heart_must_stop;
 
 static double now(void)
 {
@@ -34,17 +50,29 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static void alive(void)
+static void give_signs(enum sign sign)
+{
+    for (int peer = 0; peer < n_ranks; peer++) {
+        MPI_Request request;
+        if (peer != rank && MPI_Isend(NULL, 0, MPI_BYTE, peer, (int)sign, signs, &request) == MPI_SUCCESS)
+            MPI_Request_free(&request);
+    }
+}
+
+static void give_sign_of_work(void)
 {
     double time = now();
     if (time - last_sign < alive_interval)
         return;
     last_sign = time;
-    for (int peer = 0; peer < n_ranks; peer++) {
-        MPI_Request request;
-        if (peer != rank && MPI_Isend(NULL, 0, MPI_BYTE, peer, 0, signs, &request) == MPI_SUCCESS)
-            MPI_Request_free(&request);
-    }
+    give_signs(SIGN_WORK);
+}
+
+static void alive(void)
+{
+    pthread_mutex_lock(&calls);
+    give_sign_of_work();
+    pthread_mutex_unlock(&calls);
 }
 
 static void take_signs(void)
@@ -54,10 +82,53 @@ static void take_signs(void)
         MPI_Status status;
         if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, signs, &there, &status) != MPI_SUCCESS || there == 0)
             return;
-        int source = status.MPI_SOURCE;
-        MPI_Recv(NULL, 0, MPI_BYTE, source, MPI_ANY_TAG, signs, MPI_STATUS_IGNORE);
-        heard[source] = now();
+        int source = status.MPI_SOURCE, sign = status.MPI_TAG;
+        MPI_Recv(NULL, 0, MPI_BYTE, source, sign, signs, MPI_STATUS_IGNORE);
+        heard[source][SIGN_PROCESS] = now();
+        if (sign == SIGN_WORK)
+            heard[source][SIGN_WORK] = heard[source][SIGN_PROCESS];
     }
+}
+
+// The others wait without limit for rank 0, whose user may think for hours. That it is still there, its heart says.
+static void *beat(void *user)
+{
+    (void)user;
+    pthread_mutex_lock(&calls);
+    while (!heart_must_stop) {
+        struct timespec next;
+        give_signs(SIGN_PROCESS);
+        clock_gettime(CLOCK_MONOTONIC, &next);
+        next.tv_sec += 1;
+        pthread_cond_timedwait(&heart_stops, &calls, &next);
+    }
+    pthread_mutex_unlock(&calls);
+    return NULL;
+}
+
+static void start_heart(void)
+{
+    pthread_condattr_t attributes;
+    sigset_t all, before;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&heart_stops, &attributes);
+    pthread_condattr_destroy(&attributes);
+    sigfillset(&all); // signals are for the program's threads
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    has_heart = pthread_create(&heart, NULL, beat, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void stop_heart(void)
+{
+    if (!has_heart)
+        return;
+    pthread_mutex_lock(&calls);
+    heart_must_stop = true;
+    pthread_cond_signal(&heart_stops);
+    pthread_mutex_unlock(&calls);
+    pthread_join(heart, NULL);
 }
 
 // The pieces of all messages as requests.
@@ -114,18 +185,33 @@ static int look(struct pending *pending, int *left, uint32_t *late)
     return MPI_SUCCESS;
 }
 
-static bool find_late(const struct pending *pending, double started, double limit, uint32_t *late)
+// A wait: when it began, when it last looked for its messages, and when for signs.
+struct wait {
+    double started, looked, checked, limit;
+    enum sign sign; // which will do
+    unsigned looks;
+};
+
+static bool find_late(const struct pending *pending, const struct wait *wait, uint32_t *late)
 {
-    double time = now();
     for (int i = 0; i < pending->n; i++) {
         uint32_t peer = pending->of[i]->peer;
-        double since = heard[peer] > started ? heard[peer] : started;
-        if (pending->requests[i] != MPI_REQUEST_NULL && time - since > limit) {
+        double since = heard[peer][wait->sign] > wait->started ? heard[peer][wait->sign] : wait->started;
+        if (pending->requests[i] != MPI_REQUEST_NULL && wait->looked - since > wait->limit) {
             *late = peer;
             return true;
         }
     }
     return false;
+}
+
+// Who was stopped itself (or its machine was) knows nothing of the others' silence.
+static void note_time(struct wait *wait)
+{
+    double time = now(), gap = time - wait->looked;
+    wait->looked = time;
+    if (gap > most_gap)
+        wait->started = time;
 }
 
 static enum mpi_outcome explain(int error, char text[MPI_TEXT])
@@ -138,44 +224,67 @@ static enum mpi_outcome explain(int error, char text[MPI_TEXT])
     return MPI_OUTCOME_FAILED;
 }
 
-static void wait_a_little(unsigned *looks, double started, double limit)
+static void wait_a_little(const struct wait *wait)
 {
-    if (++*looks < SPINS)
+    double waited = wait->looked - wait->started;
+    if (wait->looks < SPINS)
         return;
-    if (limit > 0 || now() - started < patience) {
+    if (wait->sign == SIGN_WORK || waited < patience)
         sched_yield();
-        return;
+    else
+        nanosleep(&(struct timespec){.tv_nsec = (waited < long_patience ? POLL_US : LONG_POLL_US) * 1000L}, NULL);
+}
+
+static int start_all(struct pending *pending, struct mpi_message *some, size_t n, bool receive, uint32_t *late)
+{
+    int error = MPI_SUCCESS;
+    for (size_t i = 0; i < n && error == MPI_SUCCESS; i++) {
+        *late = some[i].peer;
+        error = start(pending, &some[i], receive);
     }
-    nanosleep(&(struct timespec){.tv_nsec = POLL_US * 1000L}, NULL);
+    return error;
+}
+
+// Signs are given and taken now and then.
+static bool is_late(const struct pending *pending, struct wait *wait, uint32_t *late)
+{
+    if (wait->looks < SPINS)
+        return false;
+    note_time(wait);
+    if (wait->looked - wait->checked < check_interval)
+        return false;
+    wait->checked = wait->looked;
+    if (wait->sign == SIGN_WORK)
+        give_sign_of_work(); // who waits for the same silent rank is not silent itself
+    take_signs();
+    return find_late(pending, wait, late);
 }
 
 static enum mpi_outcome exchange(struct mpi_message *sends, size_t n_sends, struct mpi_message *receives,
-                                 size_t n_receives, double limit, uint32_t *late, char text[MPI_TEXT])
+                                 size_t n_receives, double limit, bool idle, uint32_t *late, char text[MPI_TEXT])
 {
     struct pending pending = {.n = 0};
-    int error = MPI_SUCCESS, left = 1;
-    for (size_t i = 0; i < n_receives && error == MPI_SUCCESS; i++) {
-        *late = receives[i].peer;
-        error = start(&pending, &receives[i], true);
-    }
-    for (size_t i = 0; i < n_sends && error == MPI_SUCCESS; i++) {
-        *late = sends[i].peer;
-        error = start(&pending, &sends[i], false);
-    }
-    unsigned looks = 0;
-    double started = now();
-    while (error == MPI_SUCCESS) {
+    struct wait wait = {.started = now(), .limit = limit, .sign = idle ? SIGN_PROCESS : SIGN_WORK};
+    int left = 1;
+    wait.looked = wait.checked = wait.started;
+    pthread_mutex_lock(&calls);
+    int error = start_all(&pending, receives, n_receives, true, late);
+    if (error == MPI_SUCCESS)
+        error = start_all(&pending, sends, n_sends, false, late);
+    bool too_late = false;
+    while (error == MPI_SUCCESS && !too_late) {
         error = look(&pending, &left, late);
         if (error != MPI_SUCCESS || left == 0)
             break;
-        wait_a_little(&looks, started, limit);
-        if (looks % SPINS != 0 || limit <= 0)
-            continue;
-        alive(); // who waits for the same silent rank is not silent itself
-        take_signs();
-        if (find_late(&pending, started, limit, late))
-            return MPI_OUTCOME_LATE;
+        wait.looks++;
+        pthread_mutex_unlock(&calls);
+        wait_a_little(&wait);
+        pthread_mutex_lock(&calls);
+        too_late = is_late(&pending, &wait, late);
     }
+    pthread_mutex_unlock(&calls);
+    if (too_late)
+        return MPI_OUTCOME_LATE;
     return error == MPI_SUCCESS ? MPI_OUTCOME_DONE : explain(error, text);
 }
 
@@ -186,11 +295,16 @@ static const char *host(uint32_t of)
 
 static void end(int exit_code)
 {
+    stop_heart();
     take_signs(); // that came late
-    if (exit_code == 0)
+    if (exit_code == 0) {
         MPI_Finalize();
-    else
-        MPI_Abort(MPI_COMM_WORLD, exit_code);
+        return;
+    }
+    // Where a host cannot be reached any more, a launcher may never confirm that it ended the job.
+    signal(SIGALRM, SIG_DFL);
+    alarm(ABORT_SECONDS);
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
 // The first words of what MPI says of itself: "Open MPI v4.1.4", "MPICH Version: 4.0.2".
@@ -246,5 +360,7 @@ __attribute__((visibility("default"))) int mote_mpi_begin(uint32_t version, stru
                                   .host = host,
                                   .end = end};
     name_library(module->name);
+    if (rank == 0 && n_ranks > 1)
+        start_heart();
     return 0;
 }

@@ -3,6 +3,7 @@
 #ifndef MOTE_MESH_MPI_MODULE_H
 #define MOTE_MESH_MPI_MODULE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,10 +31,11 @@ struct mpi_module {
     uint32_t rank, n_ranks;
     uint32_t n_on_host;  // ranks on this host
     char name[MPI_NAME]; // of the MPI that it was built with, and its version
-    // All of these messages, at once. limit: seconds that a rank may be silent; 0: any time, and waiting costs no CPU
-    // time to speak of. *late: who was silent, or with whom it failed.
+    // All of these messages, at once. limit: seconds that a rank may be silent. idle: only its process may not be
+    // silent for so long, it may be a day late itself, and waiting costs no CPU time to speak of. *late: who was
+    // silent, or with whom it failed.
     enum mpi_outcome (*exchange)(struct mpi_message *sends, size_t n_sends, struct mpi_message *receives,
-                                 size_t n_receives, double limit, uint32_t *late, char text[MPI_TEXT]);
+                                 size_t n_receives, double limit, bool idle, uint32_t *late, char text[MPI_TEXT]);
     // Tells the others, who may be waiting, that this rank is at work. Cheap enough to be called often.
     void (*alive)(void);
     const char *(*host)(uint32_t rank);
