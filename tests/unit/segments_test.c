@@ -20,6 +20,17 @@ static float tree(const float *leaves, uint32_t a, uint32_t b)
     return tree(leaves, a, a + half) + tree(leaves, a + half, b);
 }
 
+// And as it is written there: neighbours at a distance of 1, then 2, then 4 are added.
+static float add_by_distance(const float *leaves, uint32_t n)
+{
+    float sums[MAX_SEGMENTS];
+    memcpy(sums, leaves, n * sizeof(float));
+    for (uint32_t distance = 1; distance < n; distance *= 2)
+        for (uint32_t i = 0; i + distance < n; i += 2 * distance)
+            sums[i] += sums[i + distance];
+    return sums[0];
+}
+
 static bool is_subtree(uint32_t a, uint32_t b, uint32_t first, uint32_t end)
 {
     if (a == first && b == end)
@@ -91,6 +102,8 @@ static void test_every_division(void **state)
             }
             float sum = put_together(all, sums, count, 0, n), expected = tree(leaves, 0, n);
             assert_memory_equal(&sum, &expected, sizeof(sum));
+            sum = add_by_distance(leaves, n);
+            assert_memory_equal(&sum, &expected, sizeof(sum));
         }
     }
 }
@@ -118,6 +131,53 @@ static void test_parts(void **state)
     segments_range(&whole, 3, 50, &begin, &end);
     assert_int_equal(begin, 48);
     assert_int_equal(end, 50);
+}
+
+// Of every width: without gaps, cut at multiples of the unit, and every run of them counts from its own begin.
+static void check_product(enum dtype dtype, size_t k, uint32_t head)
+{
+    struct segments whole, part;
+    size_t grain = grain_of_dtype(dtype), unit = head == 0 ? grain : head;
+    size_t begin, end, at = 0, first_element, part_begin, part_end;
+    while (unit % grain != 0)
+        unit += head;
+    segments_of_product(&whole, dtype, k, head);
+    size_t n_units = (k + unit - 1) / unit;
+    assert_int_equal(whole.n, n_units < MAX_SEGMENTS ? n_units : MAX_SEGMENTS);
+    for (uint32_t s = 0; s < whole.n; s++, at = end) {
+        segments_range(&whole, s, k, &begin, &end);
+        assert_int_equal(begin, at);
+        assert_int_equal(begin % unit, 0);
+        assert_true(end > begin);
+    }
+    assert_int_equal(at, k);
+    for (uint32_t first = 0; first < whole.n; first++)
+        for (uint32_t stop = first + 1; stop <= whole.n; stop++) {
+            struct leaves leaves = {.n = (uint8_t)whole.n, .first = (uint8_t)first, .end = (uint8_t)stop};
+            segments_part(&whole, leaves, &part, &first_element);
+            segments_range(&whole, stop - 1, k, &begin, &at);
+            assert_int_equal(part.n, stop - first);
+            for (uint32_t s = 0; s < part.n; s++) {
+                segments_range(&whole, first + s, k, &begin, &end);
+                segments_range(&part, s, at - first_element, &part_begin, &part_end);
+                assert_int_equal(part_begin + first_element, begin);
+                assert_int_equal(part_end + first_element, end);
+            }
+            for (uint32_t s = part.n; s <= MAX_SEGMENTS; s++)
+                assert_int_equal(part.border[s], part.border[part.n]);
+        }
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    static const uint32_t heads[] = {0, 16, 24, 40, 64, 80, 128, 256};
+    for (size_t h = 0; h < sizeof(heads) / sizeof(heads[0]); h++) {
+        for (size_t k = 1; k <= 1600; k += 7)
+            check_product(DTYPE_F16, k, heads[h]);
+        for (size_t k = 32; k <= 1600; k += 32)
+            check_product(DTYPE_Q4_K, k, heads[h]);
+    }
 }
 
 static void test_splits(void **state)
@@ -156,6 +216,7 @@ static void test_splits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_subtrees), cmocka_unit_test(test_every_division),
-                                       cmocka_unit_test(test_parts), cmocka_unit_test(test_splits)};
+                                       cmocka_unit_test(test_parts), cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_splits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
