@@ -200,6 +200,12 @@ bool inspect_parse_link(const char *value, struct link *link)
            parse_unit(value + size + 1, &link->bandwidth, rates, bytes, sizeof bytes / sizeof bytes[0]);
 }
 
+// Latencies that a message takes: MPI asks before it sends many bytes.
+static double latencies(double bytes)
+{
+    return bytes > 65536 ? 3 : 1;
+}
+
 // Seconds that the devices' exchange of n rows takes: each gives its rows to each other one, over a link of its own.
 // Of many bytes, each takes its share of the rows first, and then the sums of the others' shares.
 static double collective_seconds(const json_t *collective, double n_rows, const struct link *link)
@@ -218,9 +224,11 @@ static double collective_seconds(const json_t *collective, double n_rows, const 
     bool sums = strcmp(text(collective, "kind"), "all_reduce") == 0;
     if (sums && n > 2 && all * n_rows >= 65536) {
         double share = (double)(n - 1) / (double)n * n_rows;
-        return 2 * link->latency + (share * most + share * result) / link->bandwidth;
+        double each = share / (double)(n - 1);
+        return (latencies(each * most) + latencies(each * result)) * link->latency +
+               (share * most + share * result) / link->bandwidth;
     }
-    return link->latency + (received > sent ? received : sent) / link->bandwidth;
+    return latencies(most * n_rows) * link->latency + (received > sent ? received : sent) / link->bandwidth;
 }
 
 static double all_collectives(const json_t *mesh, double n_rows, const struct link *link)
