@@ -68,6 +68,17 @@ class RanksTest(CliTest):
         return int(path.read_text())
 
 
+class Transport(RanksTest):
+    def test_transport(self):
+        program, module = os.environ["MPI_TRANSPORT"], os.environ["MPI_MODULE"]
+        for n in (2, 3, 5, 8):
+            env = ranks_environment() | {"MOTE_MPI_MODULE": module}
+            done = subprocess.run(self.launch((n, [program])), env=env, capture_output=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertIn(f"{n} ranks, ".encode(), done.stdout)
+            print(done.stdout.decode().strip())
+
+
 class Answers(RanksTest):
     def tokens(self, model):
         return model.with_name(model.name.replace(".gguf", ".golden.gguf"))
