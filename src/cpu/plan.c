@@ -131,8 +131,6 @@ static enum status plan_row_op(struct plan *plan, const struct node *node, struc
     for (uint32_t i = 0; i < node->n_sources; i++)
         cpu_plan_use_value(plan, node->sources[i]);
     cpu_plan_make_value(plan, node->result, kind == STEP_ROWS);
-    if (node->op == OP_SELECT_ROWS)
-        plan->tail = plan->n_steps - 1;
     return STATUS_OK;
 }
 
@@ -511,9 +509,14 @@ static enum status plan_steps(struct plan *plan, struct error *error)
         plan->steps[i].n_units = plan->steps[i].kind == STEP_HEADS ? count_units(&plan->steps[i]) : 0;
     if (graph->output == NULL || graph->output->rows != ROWS_LOGITS)
         return error_set(error, STATUS_INVALID, "the graph has no logits");
+    // A device of a mesh may have no selected row itself and only meet the others for them.
+    while (plan->tail < plan->n_steps && plan->steps[plan->tail].rows != ROWS_LOGITS)
+        plan->tail++;
     // What the tail reads of the batch must outlive all windows of the tail; the logits are read behind the last step.
-    const struct node *select = plan->steps[plan->tail].ops[0].node;
-    plan->slots[select->sources[0]->index].last = (uint32_t)plan->n_steps - 1;
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        if (graph->nodes[i]->op == OP_SELECT_ROWS)
+            plan->slots[graph->nodes[i]->sources[0]->index].last = (uint32_t)plan->n_steps - 1;
+    }
     plan->slots[graph->output->index].last = (uint32_t)plan->n_steps - 1;
     keep_until_next_exchange(plan);
     return STATUS_OK;

@@ -64,7 +64,9 @@ static bool map_ranges(const struct sharding *sharding, const struct node *node,
     *part = (struct part){.placement = placement_shard(dim)};
     for (uint32_t d = 0; d < sharding->split.n_devices; d++) {
         struct row_range range = result->ranges[d];
-        if (desc->range != NULL) {
+        if (desc->range != NULL) { // of heads of v_dim
+            if (range.begin % node->attributes.v_dim != 0 || range.end % node->attributes.v_dim != 0)
+                return false;
             part->ranges[d] = desc->range(node, index, range);
             continue;
         }
@@ -281,12 +283,15 @@ static bool cut_product(struct attempt *attempt, const struct tensor *weight, co
     return false;
 }
 
+// Of an embedding each row is on one device; else the result is a sum of what the weight's leaves are.
 static void make_partial(struct sharding *sharding, const struct node *node)
 {
     struct part *result = &sharding->values[node->result->index];
     *result = sharding->weights[node->sources[0]->index];
     result->placement = placement_partial();
-    memset(result->ranges, 0, sizeof(result->ranges));
+    result->pick = node->op == OP_EMBED;
+    if (!result->pick)
+        memset(result->ranges, 0, sizeof(result->ranges));
 }
 
 static void begin_at(struct attempt *attempt, const struct node *node)
@@ -294,12 +299,9 @@ static void begin_at(struct attempt *attempt, const struct node *node)
     struct sharding *sharding = attempt->sharding;
     const struct tensor *weight = node->sources[0];
     if (node->op == OP_EMBED) {
-        struct part part = cut_rows(sharding, weight->ne[1]), *result = &sharding->values[node->result->index];
-        if (!cut_weight(attempt, weight, &part))
-            return;
-        *result = part;
-        result->placement = placement_partial();
-        result->pick = true;
+        struct part part = cut_rows(sharding, weight->ne[1]);
+        if (cut_weight(attempt, weight, &part))
+            make_partial(sharding, node);
     } else if (node->op == OP_MATMUL || node->op == OP_MUL_MAT_ID_SUM) {
         const struct tensor *shared = node->op == OP_MATMUL ? NULL : node->sources[4];
         if (!cut_product(attempt, weight, node->sources[1], node->attributes.segment_unit))

@@ -1,682 +1,684 @@
-// Every op on a mesh, with its sources placed in every way: replicated, cut between the devices, partial sums. What
-// runs sharded and is gathered has the bits of what runs whole on one device, whatever the rule says is needed in
-// between.
-#include "cpu/device.h"
+// The placement rules on numbers: every op of the table, with its sources placed in every way (whole, a shard where it
+// is needed or elsewhere, a partial sum), over 2 to 8 devices, run as local graphs with the collectives between them,
+// gives the bits of the whole graph on one device. And what the shard pass promises: no collective twice for a value,
+// none where a part is there that is needed, the same ones in the same order on all devices.
+#include "base/threads.h"
 #include "mesh/mesh.h"
 #include "mesh/shard.h"
 #include "tensor/op.h"
 
-#include <pthread.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
-#include "random_weights.h"
+#include "small_graph.h"
 
-enum { N_TOKENS = 9, MAX_WEIGHTS = 40, N_EXPERT = 4, N_USED = 2, UNIT = 16 };
+#include "copying_transport.h"
+#include "mesh_ops_cases.h"
 
-// How a source is placed: R, S (a value cut between the devices), P (a partial sum), 0, 1, 2 (a weight along that
-// dimension).
-struct scene {
-    struct graph graph;
-    uint8_t *bytes[MAX_WEIGHTS]; // by weight, in the file's layout
-    const char *letters;         // of the op's sources, in the order in which they are made
-    size_t n_made;
-    struct tensor *partial_weight[MAX_SOURCES]; // of sources that are partial sums
-    float size;                                 // of values: beyond F16 or not
+static const struct mesh_split splits[] = {
+    {2, {0, 4, 8}},    {3, {0, 3, 5, 8}}, {4, {0, 2, 4, 6, 8}}, {8, {0, 1, 2, 3, 4, 5, 6, 7, 8}},
+    {3, {0, 0, 7, 8}}, {2, {0, 3, 8}},    {4, {0, 1, 1, 8, 8}}, {2, {0, 8, 8}},
 };
+enum { N_SPLITS = sizeof(splits) / sizeof(splits[0]) };
 
-// ---- making sources ----
+// How devices meet: whether what comes is copied, and from how many bytes on sums go by shares.
+static const struct link {
+    bool copies;
+    size_t scatter_bytes;
+} links[] = {{false, 0}, {false, 1}, {true, 0}, {true, 1}, {true, 20000}};
+enum { N_LINKS = sizeof(links) / sizeof(links[0]) };
 
-static struct tensor *new_weight(struct scene *scene, enum dtype dtype, uint32_t n_dims, const size_t *ne)
-{
-    char name[32];
-    snprintf(name, sizeof(name), "w%zu", scene->graph.n_weights);
-    struct tensor *tensor = graph_weight(&scene->graph, name, dtype, n_dims, ne);
-    if (tensor == NULL)
-        fail_msg("%s", scene->graph.error.message);
-    scene->bytes[tensor->index] = random_rows(dtype, tensor->ne[1] * tensor->ne[2], tensor->ne[0]);
-    return tensor;
-}
+static const size_t batches[] = {1, 7, SMALL_TOKENS};
+enum { N_BATCHES = sizeof(batches) / sizeof(batches[0]) };
 
-// Any values, [width, rows].
-static struct tensor *any_value(struct scene *scene, size_t width)
-{
-    size_t ne[] = {width, N_TOKENS};
-    struct tensor *x = graph_embed(&scene->graph, new_weight(scene, DTYPE_F32, 2, ne));
-    return graph_scale(&scene->graph, x, scene->size);
-}
+// ---- what runs ----
 
-static char next_letter(struct scene *scene)
-{
-    return scene->letters[scene->n_made++];
-}
+// Made once, as threads cost more than the runs.
+static struct {
+    struct device *devices[2][MAX_DEVICES]; // of 1 and 2 threads
+    struct pool *drivers[MAX_DEVICES + 1];  // of as many threads
+} hall;
 
-static struct tensor *source_value(struct scene *scene, size_t width)
+static int open_hall(void **state)
 {
-    size_t index = scene->n_made;
-    if (next_letter(scene) != 'P')
-        return graph_scale(&scene->graph, any_value(scene, width), 1);
-    size_t ne[] = {128, width};
-    scene->partial_weight[index] = new_weight(scene, DTYPE_F32, 2, ne);
-    return graph_matmul(&scene->graph, scene->partial_weight[index], any_value(scene, 128), 0);
-}
-
-static struct tensor *source_weight(struct scene *scene, enum dtype dtype, uint32_t n_dims, size_t a, size_t b,
-                                    size_t c)
-{
-    size_t ne[] = {a, b, c};
-    next_letter(scene);
-    return new_weight(scene, dtype, n_dims, ne);
-}
-
-// Which experts, for sources that are pairs: every device has it whole.
-static struct tensor *any_route(struct scene *scene)
-{
-    struct routing routing = {.n_expert = N_EXPERT, .n_used = N_USED, .normalize = true, .weight_scale = 1};
-    return graph_route(&scene->graph, any_value(scene, N_EXPERT), NULL, &routing, 0);
-}
-
-static struct tensor *any_pairs(struct scene *scene, struct tensor *route, size_t width)
-{
-    size_t ne[] = {32, width, N_EXPERT};
-    struct tensor *weight = new_weight(scene, DTYPE_F16, 3, ne);
-    next_letter(scene);
-    return graph_mul_mat_id(&scene->graph, weight, any_value(scene, 32), route, NULL, false);
-}
-
-// ---- cases ----
-
-static enum dtype case_dtype; // of the products' weights
-
-static struct tensor *apply(struct scene *scene, enum op op, const struct attributes *attributes,
-                            struct tensor *const *sources)
-{
-    struct tensor *y = graph_apply(&scene->graph, op, attributes, sources);
-    if (y == NULL)
-        fail_msg("%s", scene->graph.error.message);
-    return y;
-}
-#define SOURCES(...) ((struct tensor *[MAX_SOURCES]){__VA_ARGS__})
-
-static struct tensor *make_embed(struct scene *scene)
-{
-    return graph_embed(&scene->graph, source_weight(scene, case_dtype, 2, 256, N_TOKENS, 1));
-}
-
-static struct tensor *make_norm(struct scene *scene, uint32_t head_dim)
-{
-    struct tensor *x = source_value(scene, 128);
-    return graph_rms_norm(&scene->graph, x, source_weight(scene, DTYPE_F32, 1, head_dim == 0 ? 128 : head_dim, 1, 1),
-                          1e-5f, head_dim);
-}
-static struct tensor *make_norm_row(struct scene *scene)
-{
-    return make_norm(scene, 0);
-}
-static struct tensor *make_norm_heads(struct scene *scene)
-{
-    return make_norm(scene, 16);
-}
-
-static struct tensor *make_matmul(struct scene *scene)
-{
-    struct tensor *weight = source_weight(scene, case_dtype, 2, 512, 48, 1);
-    return graph_matmul(&scene->graph, weight, source_value(scene, 512), 0);
-}
-static struct tensor *make_matmul_by_head(struct scene *scene)
-{
-    struct tensor *weight = source_weight(scene, DTYPE_F16, 2, 9 * 24, 48, 1);
-    return graph_matmul(&scene->graph, weight, source_value(scene, 9 * 24), 24);
-}
-
-static struct tensor *make_two(struct scene *scene, enum op op)
-{
-    struct tensor *a = source_value(scene, 128), *b = source_value(scene, 128);
-    struct attributes attributes = {.activation = ACTIVATION_SILU};
-    return apply(scene, op, &attributes, SOURCES(a, b));
-}
-static struct tensor *make_add(struct scene *scene)
-{
-    return make_two(scene, OP_ADD);
-}
-static struct tensor *make_mul(struct scene *scene)
-{
-    return make_two(scene, OP_MUL);
-}
-static struct tensor *make_div(struct scene *scene)
-{
-    return make_two(scene, OP_DIV);
-}
-static struct tensor *make_glu(struct scene *scene)
-{
-    return make_two(scene, OP_GLU);
-}
-static struct tensor *make_add_bias(struct scene *scene)
-{
-    struct tensor *a = source_value(scene, 128);
-    return graph_add(&scene->graph, a, source_weight(scene, DTYPE_F32, 1, 128, 1, 1));
-}
-
-static struct tensor *make_one(struct scene *scene, enum op op)
-{
-    struct attributes attributes = {.factor = 0.3f,
-                                    .low = -0.5f,
-                                    .high = 0.25f,
-                                    .head_dim = op == OP_SLICE || op == OP_POSITION_SCALE ? 16 : 0,
-                                    .begin = 4,
-                                    .width = 8,
-                                    .temperature_scale = 0.1f,
-                                    .temperature_length = 3,
-                                    .pool_max = true,
-                                    .pool_kernel = 16,
-                                    .pool_stride = 16};
-    return apply(scene, op, &attributes, SOURCES(source_value(scene, 256)));
-}
-#define MAKE_ONE(name, op)                                                                                             \
-    static struct tensor *name(struct scene *scene)                                                                    \
-    {                                                                                                                  \
-        return make_one(scene, op);                                                                                    \
-    }
-MAKE_ONE(make_scale, OP_SCALE)
-MAKE_ONE(make_select_rows, OP_SELECT_ROWS)
-MAKE_ONE(make_slice, OP_SLICE)
-MAKE_ONE(make_position_scale, OP_POSITION_SCALE)
-MAKE_ONE(make_sigmoid, OP_SIGMOID)
-MAKE_ONE(make_abs, OP_ABS)
-MAKE_ONE(make_exp, OP_EXP)
-MAKE_ONE(make_log, OP_LOG)
-MAKE_ONE(make_ceil, OP_CEIL)
-MAKE_ONE(make_clamp, OP_CLAMP)
-MAKE_ONE(make_pool, OP_POOL_1D)
-
-// Windows that overlap need the whole row.
-static struct tensor *make_pool_over(struct scene *scene)
-{
-    struct attributes attributes = {.pool_kernel = 5, .pool_stride = 2, .pool_padding = 1};
-    return apply(scene, OP_POOL_1D, &attributes, SOURCES(source_value(scene, 256)));
-}
-
-// The exponent of each segment's largest magnitude by primitives: a part of the row gives a part of them.
-static struct tensor *make_range_exponents(struct scene *scene)
-{
-    struct attributes largest = {.pool_max = true, .pool_kernel = 32, .pool_stride = 32}, half = {.factor = 1.442695f};
-    struct tensor *x = graph_unary(&scene->graph, OP_ABS, source_value(scene, 256));
-    x = apply(scene, OP_POOL_1D, &largest, SOURCES(x));
-    x = graph_unary(&scene->graph, OP_LOG, x);
-    return graph_unary(&scene->graph, OP_CEIL, apply(scene, OP_SCALE, &half, SOURCES(x)));
-}
-
-static struct tensor *make_rope(struct scene *scene)
-{
-    return graph_rope(&scene->graph, source_value(scene, 128), 16, 8, 0, true);
-}
-
-static struct tensor *make_concat(struct scene *scene, bool shared)
-{
-    struct tensor *a = source_value(scene, 128), *b = source_value(scene, shared ? 8 : 64);
-    return graph_concat(&scene->graph, a, 16, b, 8);
-}
-static struct tensor *make_concat_each(struct scene *scene)
-{
-    return make_concat(scene, false);
-}
-static struct tensor *make_concat_shared(struct scene *scene)
-{
-    return make_concat(scene, true);
-}
-
-static struct tensor *make_matmul_heads(struct scene *scene)
-{
-    struct tensor *weight = source_weight(scene, case_dtype, 3, 256, 24, 8);
-    return graph_matmul_heads(&scene->graph, weight, source_value(scene, 8 * 256));
-}
-
-static struct tensor *attention(struct scene *scene, uint32_t n_head, uint32_t n_kv, bool v_in_k, bool sinks)
-{
-    struct kv_layer layer = {.n_head = n_kv, .k_dim = 32, .v_dim = 16, .v_in_k = v_in_k};
-    struct attributes attributes = {.layer = graph_kv_layer(&scene->graph, layer),
-                                    .n_head = n_head,
-                                    .n_kv_head = n_kv,
-                                    .head_dim = 32,
-                                    .v_dim = 16,
-                                    .v_in_k = v_in_k,
-                                    .score_scale = 0.2f};
-    struct tensor *q = source_value(scene, 32 * (size_t)n_head), *k = source_value(scene, 32 * (size_t)n_kv);
-    struct tensor *v = v_in_k ? NULL : source_value(scene, 16 * (size_t)n_kv);
-    struct tensor *s = sinks ? source_weight(scene, DTYPE_F32, 1, n_head, 1, 1) : NULL;
-    return graph_attention(&scene->graph, q, k, v, s, &attributes);
-}
-static struct tensor *make_attention(struct scene *scene)
-{
-    return attention(scene, 9, 3, false, true);
-}
-static struct tensor *make_attention_latent(struct scene *scene)
-{
-    return attention(scene, 6, 1, true, false);
-}
-
-static struct tensor *make_route(struct scene *scene)
-{
-    struct routing routing = {.n_expert = N_EXPERT, .n_used = N_USED, .weight_scale = 1};
-    struct tensor *logits = source_value(scene, N_EXPERT);
-    return graph_route(&scene->graph, logits, source_weight(scene, DTYPE_F32, 1, N_EXPERT, 1, 1), &routing, 0);
-}
-
-static struct tensor *make_mul_mat_id(struct scene *scene)
-{
-    struct tensor *weight = source_weight(scene, case_dtype, 3, 256, 64, N_EXPERT);
-    struct tensor *x = source_value(scene, 256), *route = any_route(scene);
-    return graph_mul_mat_id(&scene->graph, weight, x, route, source_weight(scene, DTYPE_F32, 1, N_EXPERT, 1, 1), true);
-}
-
-static struct tensor *make_add_id(struct scene *scene)
-{
-    struct tensor *route = any_route(scene), *x = any_pairs(scene, route, 64);
-    return graph_add_id(&scene->graph, x, source_weight(scene, DTYPE_F32, 2, 64, N_EXPERT, 1), route);
-}
-
-static struct tensor *make_mul_mat_id_sum(struct scene *scene)
-{
-    struct tensor *weight = source_weight(scene, case_dtype, 3, 512, 48, N_EXPERT), *route = any_route(scene);
-    struct tensor *x = any_pairs(scene, route, 512), *scale = source_weight(scene, DTYPE_F32, 1, N_EXPERT, 1, 1);
-    struct shared_expert shared = {.weight = source_weight(scene, case_dtype, 2, 256, 48, 1)};
-    shared.hidden = source_value(scene, 256);
-    shared.gate = source_value(scene, 1);
-    return graph_mul_mat_id_sum(&scene->graph, weight, x, route, scale, &shared, false);
-}
-
-static struct tensor *make_add_id_sum(struct scene *scene)
-{
-    struct tensor *y = source_value(scene, 64), *bias = source_weight(scene, DTYPE_F32, 2, 64, N_EXPERT, 1);
-    return graph_add_id_sum(&scene->graph, y, bias, any_route(scene), false);
-}
-
-static struct tensor *make_add_scaled(struct scene *scene)
-{
-    struct tensor *y = source_value(scene, 64), *x = source_value(scene, 64);
-    return graph_add_scaled(&scene->graph, y, x, source_value(scene, 1));
-}
-
-static const struct op_case {
-    enum op op;
-    struct tensor *(*make)(struct scene *scene);
-    // Each source's placements, separated by spaces; for optional ones too. In the order in which they are made.
-    const char *placements;
-    size_t unit;   // of the result: where it may be cut
-    bool products; // in every dtype
-} cases[] = {
-    {OP_EMBED, make_embed, "R01", 16, true},
-    {OP_RMS_NORM, make_norm_row, "RSP R0", 16, false},
-    {OP_RMS_NORM, make_norm_heads, "RSP R0", 16, false},
-    {OP_MATMUL, make_matmul, "R01 RSP", 16, true},
-    {OP_MATMUL, make_matmul_by_head, "R01 RSP", 16, false},
-    {OP_ADD, make_add, "RSP RSP", 16, false},
-    {OP_ADD, make_add_bias, "RSP R0", 16, false},
-    {OP_MUL, make_mul, "RSP RSP", 16, false},
-    {OP_DIV, make_div, "RSP RSP", 16, false},
-    {OP_GLU, make_glu, "RSP RSP", 16, false},
-    {OP_SCALE, make_scale, "RSP", 16, false},
-    {OP_SELECT_ROWS, make_select_rows, "RSP", 16, false},
-    {OP_SLICE, make_slice, "RSP", 8, false},
-    {OP_POSITION_SCALE, make_position_scale, "RSP", 16, false},
-    {OP_SIGMOID, make_sigmoid, "RSP", 16, false},
-    {OP_ABS, make_abs, "RSP", 16, false},
-    {OP_EXP, make_exp, "RSP", 16, false},
-    {OP_LOG, make_log, "RSP", 16, false},
-    {OP_CEIL, make_ceil, "RSP", 16, false},
-    {OP_CLAMP, make_clamp, "RSP", 16, false},
-    {OP_POOL_1D, make_pool, "RSP", 1, false},
-    {OP_POOL_1D, make_pool_over, "RSP", 1, false},
-    {OP_ROPE, make_rope, "RSP", 16, false},
-    {OP_CONCAT, make_concat_each, "RSP RSP", 24, false},
-    {OP_CONCAT, make_concat_shared, "RSP RSP", 24, false},
-    {OP_MATMUL_HEADS, make_matmul_heads, "R012 RSP", 24, true},
-    {OP_ATTENTION, make_attention, "RSP RSP RSP R0", 16, false},
-    {OP_ATTENTION, make_attention_latent, "RSP RSP", 16, false},
-    {OP_ROUTE, make_route, "RSP R0", 1, false},
-    {OP_MUL_MAT_ID, make_mul_mat_id, "R012 RSP R0", 16, true},
-    {OP_ADD_ID, make_add_id, "RS R01", 16, false},
-    {OP_MUL_MAT_ID_SUM, make_mul_mat_id_sum, "R012 RS R0 R01 RSP RSP", 16, true},
-    {OP_ADD_ID_SUM, make_add_id_sum, "RSP R01", 16, false},
-    {OP_ADD_SCALED, make_add_scaled, "RSP RSP RSP", 16, false},
-};
-enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
-
-// ---- running ----
-
-static enum status read_bytes(void *user, const struct tensor *tensor, uint64_t offset, void *bytes, size_t size,
-                              struct error *error)
-{
-    const struct scene *scene = user;
-    (void)error;
-    memcpy(bytes, scene->bytes[atoi(tensor->name + 1)] + offset, size);
-    return STATUS_OK;
-}
-
-struct kept {
-    float *rows;
-    size_t width;
-};
-
-static int keep(void *user, size_t selected, const float *logits)
-{
-    const struct kept *kept = user;
-    memcpy(kept->rows + selected * kept->width, logits, kept->width * sizeof(float));
+    struct error error = {0};
+    (void)state;
+    for (size_t d = 0; d < MAX_DEVICES; d++)
+        for (size_t t = 0; t < 2; t++)
+            if (cpu_device_create(&(struct cpu_device_params){.pool = {.n_threads = t + 1, .overcommitted = true}},
+                                  &hall.devices[t][d], &error) != STATUS_OK)
+                fail_msg("%s", error.message);
+    for (size_t n = 2; n <= MAX_DEVICES; n++)
+        if (pool_create(&(struct pool_params){.n_threads = n, .overcommitted = true}, &hall.drivers[n], &error) !=
+            STATUS_OK)
+            fail_msg("%s", error.message);
     return 0;
 }
 
-struct one_device {
-    struct scene *scene;
-    struct graph *graph;
-    struct transport *transport;
-    uint32_t rank;
-    struct kept kept;
+static int close_hall(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < MAX_DEVICES; d++)
+        for (size_t t = 0; t < 2; t++)
+            hall.devices[t][d]->ops->destroy(hall.devices[t][d]);
+    for (size_t n = 2; n <= MAX_DEVICES; n++)
+        pool_destroy(hall.drivers[n]);
+    return 0;
+}
+
+// How a graph is run over devices.
+struct way {
+    const struct mesh_split *split;
+    const struct link *link;
+    size_t batch, n_threads; // n_threads: of each device, 1 or 2
+};
+
+static struct way way_number(size_t i)
+{
+    return (struct way){.split = &splits[i % N_SPLITS],
+                        .link = &links[i % N_LINKS],
+                        .batch = batches[i % N_BATCHES],
+                        .n_threads = 1 + i / 2 % 2};
+}
+
+struct rank {
+    struct graph graph;
+    struct machine machine;
     struct error error;
 };
 
-static void *run_device(void *user)
+struct crew {
+    struct small_graph *small;
+    const struct way *way;
+    struct transport *transport;
+    struct rank ranks[MAX_DEVICES];
+    struct kept_rows kept;
+};
+
+static void drive(void *user, size_t index, size_t n_threads)
 {
-    struct one_device *one = user;
-    struct device *device = NULL;
-    struct weights *weights = NULL;
-    struct plan *plan = NULL;
-    struct plan_params params = {
-        .n_rows = N_TOKENS, .n_logits = 4, .kv = KV_DTYPE_F32, .transport = one->transport, .rank = one->rank};
-    struct weight_reader reader = {.read = read_bytes, .user = one->scene};
-    size_t n_pages[MAX_KV_KINDS] = {1, 1, 1, 1};
-    float angles[N_TOKENS * 8];
-    for (int i = 0; i < N_TOKENS * 8; i++)
-        angles[i] = (float)(i % 7) * 0.1f;
-    static const uint32_t page[1] = {0};
-    const uint32_t *pages[MAX_KV_KINDS] = {page, page, page, page};
-    struct row rows[N_TOKENS];
-    uint32_t selected[N_TOKENS];
-    for (uint32_t i = 0; i < N_TOKENS; i++) {
-        rows[i] = (struct row){.token = (int32_t)(i * 5 % N_TOKENS), .position = i};
-        selected[i] = i;
+    struct crew *crew = user;
+    struct rank *rank = &crew->ranks[index];
+    (void)n_threads;
+    rank->error.status = machine_run(&rank->machine, crew->small, index == 0 ? &crew->kept : NULL, &rank->error);
+    if (rank->error.status != STATUS_OK)
+        crew->transport->ops->leave(crew->transport, (uint32_t)index);
+}
+
+static void crew_open(struct crew *crew, const char *what)
+{
+    const struct way *way = crew->way;
+    uint32_t n = way->split->n_devices;
+    struct error error = {0};
+    enum status status = way->link->copies ? transport_copying_create(n, &crew->transport, &error)
+                                           : transport_threads_create(n, true, &crew->transport, &error);
+    if (status != STATUS_OK)
+        fail_msg("%s", error.message);
+    crew->transport->scatter_bytes = way->link->scatter_bytes;
+    for (uint32_t d = 0; d < n; d++) {
+        struct plan_params params = {.n_rows = way->batch, .n_logits = 5, .transport = crew->transport, .rank = d};
+        if (machine_open(&crew->ranks[d].machine, hall.devices[way->n_threads - 1][d], crew->small,
+                         &crew->ranks[d].graph, &params, &error) != STATUS_OK)
+            fail_msg("%s, device %u of %u: %s", what, d, n, error.message);
     }
-    struct run run = {.rows = rows,
-                      .n_rows = N_TOKENS,
-                      .selected = selected,
-                      .n_selected = N_TOKENS,
-                      .pages = pages,
-                      .ropes = {angles},
-                      .on_logits = one->rank == 0 ? keep : NULL,
-                      .user = &one->kept};
-    const struct cpu_device_params device_params = {.pool.n_threads = 1 + one->rank % 2};
-    enum status status = cpu_device_create(&device_params, &device, &one->error);
-    if (status == STATUS_OK)
-        status = device->ops->pack(device, one->graph, &reader, &weights, &one->error);
-    if (status == STATUS_OK)
-        status = device->ops->plan(device, one->graph, weights, &params, &plan, &one->error);
-    if (status == STATUS_OK)
-        status = device->ops->kv_allocate(plan, n_pages, &one->error);
-    if (status == STATUS_OK)
-        status = device->ops->run(plan, &run, &one->error);
-    one->error.status = status;
-    if (device != NULL) {
-        device->ops->free_plan(plan);
-        device->ops->free_weights(weights);
-        device->ops->destroy(device);
+}
+
+static void crew_close(struct crew *crew)
+{
+    for (uint32_t d = 0; d < crew->way->split->n_devices; d++) {
+        machine_close(&crew->ranks[d].machine);
+        graph_free(&crew->ranks[d].graph);
+    }
+    crew->transport->ops->destroy(crew->transport);
+}
+
+static float *run_alone(struct small_graph *small, const char *what)
+{
+    struct machine machine;
+    struct error error = {0};
+    struct kept_rows kept = {.width = small->graph.output->ne[0]};
+    struct plan_params params = {.n_rows = small->n_tokens, .n_logits = 3};
+    kept.rows = calloc(small->n_tokens * kept.width, sizeof(float));
+    assert_non_null(kept.rows);
+    if (machine_open(&machine, hall.devices[1][0], small, &small->graph, &params, &error) != STATUS_OK ||
+        machine_run(&machine, small, &kept, &error) != STATUS_OK)
+        fail_msg("%s: %s", what, error.message);
+    machine_close(&machine);
+    return kept.rows;
+}
+
+static void expect_bits(const float *actual, const float *expected, size_t n, size_t width, const struct way *way,
+                        const char *what)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&actual[i], &expected[i], sizeof(float)) != 0 && !(isnan(actual[i]) && isnan(expected[i])))
+            fail_msg("%s: %u devices (from eighth %u), batches of %zu, %zu threads%s, scatter %zu: token %zu, output "
+                     "%zu is %a, not %a",
+                     what, way->split->n_devices, way->split->eighth[1], way->batch, way->n_threads,
+                     way->link->copies ? ", copied" : "", way->link->scatter_bytes, i / width, i % width,
+                     (double)actual[i], (double)expected[i]);
+}
+
+// ---- what the shard pass promises ----
+
+static bool seen[OP_COUNT];
+
+static bool same_collective(const struct collective *a, const struct collective *b)
+{
+    return a->kind == b->kind && a->n_devices == b->n_devices && a->root == b->root && a->adapters == b->adapters &&
+           a->width == b->width && a->rows == b->rows && a->per_row == b->per_row &&
+           memcmp(a->leaves, b->leaves, sizeof(a->leaves)) == 0 && memcmp(a->ranges, b->ranges, sizeof(a->ranges)) == 0;
+}
+
+static const struct collective *next_collective(const struct graph *graph, size_t *at)
+{
+    for (; *at < graph->n_nodes; (*at)++) {
+        seen[graph->nodes[*at]->op] = true;
+        if (graph->nodes[*at]->attributes.collective != NULL)
+            return graph->nodes[(*at)++]->attributes.collective;
     }
     return NULL;
 }
 
-// ---- placing ----
-
-static struct part cut(const struct sharding *sharding, size_t n, size_t unit, uint32_t dim)
+// The same collectives in the same order on all devices; returns how many.
+static size_t check_collectives(const struct crew *crew, const char *what)
 {
-    struct part part = {.placement = placement_shard(dim)};
-    for (uint32_t d = 0; d < sharding->split.n_devices; d++) {
-        const uint8_t *eighth = &sharding->split.eighth[d];
-        part.ranges[d] = (struct row_range){eighth[0] == 8 ? n : n / unit * eighth[0] / 8 * unit,
-                                            eighth[1] == 8 ? n : n / unit * eighth[1] / 8 * unit};
+    size_t n = 0, first_at = 0, at[MAX_DEVICES] = {0};
+    for (;; n++) {
+        const struct collective *first = next_collective(&crew->ranks[0].graph, &first_at);
+        for (uint32_t d = 1; d < crew->way->split->n_devices; d++) {
+            const struct collective *other = next_collective(&crew->ranks[d].graph, &at[d]);
+            if ((first == NULL) != (other == NULL) || (first != NULL && !same_collective(first, other)))
+                fail_msg("%s: collective %zu of device %u is another one than device 0's", what, n, d);
+        }
+        if (first == NULL)
+            return n;
     }
-    return part;
 }
 
-static struct part along_k(const struct sharding *sharding, const struct tensor *weight, uint32_t unit)
+// Runs over the devices; returns how many collectives there were.
+static size_t check_sharding(struct small_graph *small, const struct sharding *sharding, const struct way *way,
+                             const float *expected, const char *what)
+{
+    struct crew crew = {.small = small, .way = way};
+    struct error error = {0};
+    size_t width = small->graph.output->ne[0], n = small->n_tokens * width;
+    for (uint32_t d = 0; d < way->split->n_devices; d++) {
+        graph_init(&crew.ranks[d].graph);
+        if (shard_graph(sharding, d, &crew.ranks[d].graph, &error) != STATUS_OK)
+            fail_msg("%s, device %u of %u: %s", what, d, way->split->n_devices, error.message);
+    }
+    size_t n_collectives = check_collectives(&crew, what);
+    crew_open(&crew, what);
+    crew.kept = (struct kept_rows){.rows = malloc(n * sizeof(float)), .width = width};
+    assert_non_null(crew.kept.rows);
+    memset(crew.kept.rows, 0xa5, n * sizeof(float));
+    pool_run(hall.drivers[way->split->n_devices], drive, &crew);
+    for (uint32_t d = 0; d < way->split->n_devices; d++)
+        if (crew.ranks[d].error.status != STATUS_OK && crew.ranks[d].error.status != STATUS_CANCELLED)
+            fail_msg("%s, device %u of %u: %s", what, d, way->split->n_devices, crew.ranks[d].error.message);
+    expect_bits(crew.kept.rows, expected, n, width, way, what);
+    free(crew.kept.rows);
+    crew_close(&crew);
+    return n_collectives;
+}
+
+// ---- placing sources ----
+
+// Letters: R whole; 0, 1, 2 a shard of that dimension (of a value: as it is needed); X a shard of a value, elsewhere; P
+// a partial sum.
+static const char *letters_of(const struct tensor *source)
+{
+    static const char *const by_dims[] = {"R", "R0", "R01", "R012"};
+    if (source == NULL)
+        return "R";
+    if (source->rows == ROWS_NONE)
+        return by_dims[source->n_dims];
+    return source->producer->op == OP_MATMUL ? "R0XP" : source->producer->op == OP_MUL_MAT_ID ? "R0X" : "R";
+}
+
+static struct placement placement_of_letter(char letter)
+{
+    return letter == 'R'   ? placement_replicate()
+           : letter == 'P' ? placement_partial()
+                           : placement_shard(letter == 'X' ? 0 : (uint32_t)(letter - '0'));
+}
+
+// Ranges of n elements, at multiples of unit.
+static void cut_evenly(const struct mesh_split *split, size_t n, size_t unit, struct row_range *ranges)
+{
+    size_t n_units = n / unit;
+    for (uint32_t d = 0; d < split->n_devices; d++)
+        ranges[d] =
+            (struct row_range){n_units * split->eighth[d] / 8 * unit, n_units * split->eighth[d + 1] / 8 * unit};
+}
+
+static size_t at_most(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static struct part cut_along_k(const struct mesh_split *split, const struct tensor *weight, uint32_t unit)
 {
     struct part part = {.placement = placement_shard(0)};
     struct segments segments;
     segments_of_product(&segments, weight->dtype, weight->ne[0], unit);
-    for (uint32_t d = 0; d < sharding->split.n_devices; d++) {
-        part.leaves[d] = split_leaves(&sharding->split, d, segments.n);
-        part.ranges[d] = (struct row_range){(size_t)segments.border[part.leaves[d].first] * segments.grain,
-                                            (size_t)segments.border[part.leaves[d].end] * segments.grain};
-        if (part.ranges[d].end > weight->ne[0])
-            part.ranges[d].end = weight->ne[0];
+    for (uint32_t d = 0; d < split->n_devices; d++) {
+        struct leaves leaves = split_leaves(split, d, segments.n);
+        part.leaves[d] = leaves;
+        part.ranges[d] =
+            (struct row_range){at_most((size_t)segments.border[leaves.first] * segments.grain, weight->ne[0]),
+                               at_most((size_t)segments.border[leaves.end] * segments.grain, weight->ne[0])};
     }
     return part;
 }
 
-static void set_partial(struct sharding *sharding, struct tensor *weight, uint32_t unit, const struct tensor *value)
+// The op under test: its weights as its rule says, and its result.
+static void place_op(struct sharding *sharding, const struct node *node, const struct op_case *c,
+                     const struct placement *need, struct placement result)
 {
-    sharding->weights[weight->index] = along_k(sharding, weight, unit);
-    sharding->values[value->index] = sharding->weights[weight->index];
-    sharding->values[value->index].placement = placement_partial();
-}
-
-// Gives the sources their letters' placements and the result what the rule makes of them.
-static void place_case(const struct op_case *c, const struct scene *scene, const struct node *node,
-                       struct sharding *sharding)
-{
-    struct placement have[MAX_SOURCES], need[MAX_SOURCES], result;
-    char letters[MAX_SOURCES] = {0};
-    size_t at = 0;
+    struct part *part = &sharding->values[node->result->index];
     for (uint32_t i = 0; i < node->n_sources; i++) {
         const struct tensor *source = node->sources[i];
-        bool route = source != NULL && source->producer != NULL && source->producer->op == OP_ROUTE;
-        letters[i] = source == NULL || route ? 'R' : scene->letters[at++];
-        have[i] = letters[i] == 'R'   ? placement_replicate()
-                  : letters[i] == 'P' ? placement_partial()
-                                      : placement_shard(letters[i] == 'S' ? 0 : (uint32_t)(letters[i] - '0'));
-    }
-    op_place(op_get(node->op), node, have, need, &result);
-    struct part *made = &sharding->values[node->result->index];
-    if (result.kind == PLACED_SHARD) {
-        *made = cut(sharding, node->result->ne[0], c->unit, 0);
-    } else if (result.kind == PLACED_PARTIAL && node->op == OP_EMBED) {
-        sharding->weights[node->sources[0]->index] = cut(sharding, node->sources[0]->ne[1], 1, 1);
-        *made = sharding->weights[node->sources[0]->index];
-        made->placement = placement_partial();
-        made->pick = true;
-    } else if (result.kind == PLACED_PARTIAL) {
-        set_partial(sharding, node->sources[0], node->attributes.segment_unit, node->result);
-        if (node->op == OP_MUL_MAT_ID_SUM) // the shared expert is cut with the experts
-            sharding->weights[node->sources[4]->index] = along_k(sharding, node->sources[4], 0);
-    }
-    at = 0;
-    for (uint32_t i = 0; i < node->n_sources; i++) {
-        const struct tensor *source = node->sources[i];
-        bool route = source != NULL && source->producer != NULL && source->producer->op == OP_ROUTE;
-        if (source == NULL || route)
+        if (source == NULL || source->rows != ROWS_NONE || result.kind != PLACED_PARTIAL)
             continue;
-        if (scene->partial_weight[at] != NULL)
-            set_partial(sharding, scene->partial_weight[at], 0, source);
-        at++;
-        if (source->rows == ROWS_NONE) {
-            struct part part = sharding_need(sharding, node, i);
-            if (part.placement.kind == PLACED_SHARD && sharding->weights[source->index].placement.kind != PLACED_SHARD)
-                sharding->weights[source->index] = part;
-        } else if (letters[i] == 'S') {
-            struct part part = sharding_need(sharding, node, i);
-            if (part.placement.kind != PLACED_SHARD)
-                part = cut(sharding, source->ne[0], source->ne[0] < UNIT ? 1 : UNIT, 0);
-            sharding->values[source->index] = part;
-            if (source->producer->op == OP_MUL_MAT_ID) { // pairs are cut where they are made
-                struct part *weight = &sharding->weights[source->producer->sources[0]->index];
-                *weight = part;
-                weight->placement = placement_shard(1);
-            }
+        if (need[i].kind == PLACED_SHARD && need[i].dim == 0)
+            sharding->weights[source->index] =
+                cut_along_k(&sharding->split, source, i == 0 ? node->attributes.segment_unit : 0);
+        if (need[i].kind == PLACED_SHARD && need[i].dim == 1) { // a table
+            struct part *table = &sharding->weights[source->index];
+            table->placement = need[i];
+            cut_evenly(&sharding->split, source->ne[1], 1, table->ranges);
+            table->ranges[sharding->split.n_devices - 1].end = source->ne[1];
         }
     }
+    if (node->op == OP_MUL_MAT_ID_SUM && node->sources[4] != NULL && result.kind == PLACED_PARTIAL)
+        sharding->apart[node->result->index] = sharding->weights[node->sources[4]->index].leaves[0].n !=
+                                               sharding->weights[node->sources[0]->index].leaves[0].n;
+    if (result.kind == PLACED_SHARD) {
+        size_t unit = node->op == OP_ATTENTION ? node->attributes.v_dim : c->unit == 0 ? 1 : c->unit;
+        part->placement = result;
+        cut_evenly(&sharding->split, node->result->ne[0], unit, part->ranges);
+    }
+    sharding_settle(sharding);
 }
 
-// The primitives of the range scale, in a row, from a value that is cut between segments on: what each makes of its
-// part.
-static void place_chain(const struct node *node, struct sharding *sharding)
+// A source that is a value, by way of the weight that makes it.
+static void place_value(struct sharding *sharding, const struct tensor *value, char letter, const struct part *need)
 {
-    for (const struct tensor *value = node->result; value->producer->op != OP_EMBED;
-         value = value->producer->sources[0])
-        sharding->values[value->index] = cut(sharding, value->ne[0], value->ne[0] / 8, 0);
+    const struct tensor *weight = value->producer->sources[0];
+    struct part *part = letter == 'R' ? NULL : &sharding->weights[weight->index];
+    if (letter == 'P')
+        *part = cut_along_k(&sharding->split, weight, 0);
+    if (letter != '0' && letter != 'X')
+        return;
+    part->placement = placement_shard(1);
+    if (letter == '0' && need->placement.kind == PLACED_SHARD)
+        memcpy(part->ranges, need->ranges, sizeof(part->ranges));
+    else
+        cut_evenly(&sharding->split, value->ne[0], 1, part->ranges);
 }
 
-static size_t count_collectives(const struct graph *graph)
+// Whether a value is there as a node needs it.
+static bool is_as_needed(const struct sharding *sharding, const struct tensor *value, const struct part *need)
 {
+    const struct part *part = &sharding->values[value->index];
+    if (part->placement.kind == PLACED_REPLICATE)
+        return true;
+    return part->placement.kind == PLACED_SHARD && need->placement.kind == PLACED_SHARD &&
+           memcmp(part->ranges, need->ranges, sharding->split.n_devices * sizeof(part->ranges[0])) == 0;
+}
+
+// ---- one combination ----
+
+struct combination {
+    struct small_graph *small;
+    const struct op_case *c;
+    const struct node *node;
+    const float *expected;
+    char letters[MAX_SOURCES + 1];
+};
+
+// The collectives that there must be: one for each source that lies otherwise than needed, one for the result where it
+// is not whole, one for a shared expert's sum that can't join.
+static size_t count_expected(const struct combination *combination, const struct sharding *sharding,
+                             const struct part *needs)
+{
+    const struct node *node = combination->node;
     size_t n = 0;
-    for (size_t i = 0; i < graph->n_nodes; i++)
-        n += graph->nodes[i]->attributes.collective != NULL;
-    return n;
+    for (uint32_t i = 0; i < node->n_sources; i++) {
+        const struct tensor *source = node->sources[i];
+        if (source == NULL || source->rows == ROWS_NONE || is_as_needed(sharding, source, &needs[i]))
+            continue;
+        bool before = false;
+        for (uint32_t j = 0; j < i; j++)
+            before = before || (node->sources[j] == source && !is_as_needed(sharding, source, &needs[j]));
+        n += !before;
+    }
+    n += sharding->values[node->result->index].placement.kind != PLACED_REPLICATE;
+    return n + (sharding->apart[node->result->index] ? 1 : 0);
 }
 
-static const struct op_case range_exponents = {OP_CEIL, make_range_exponents, "S", 1, false};
-
-static void run_mesh(const struct op_case *c, struct scene *scene, const struct node *node,
-                     const struct mesh_split *split, struct kept *kept)
+static void check_way(const struct combination *combination, const struct way *way, bool cut_table)
 {
+    const struct node *node = combination->node;
+    const struct graph *graph = &combination->small->graph;
+    struct placement have[MAX_SOURCES] = {0}, need[MAX_SOURCES] = {0}, result;
+    struct part needs[MAX_SOURCES];
     struct sharding sharding;
     struct error error = {0};
-    struct graph locals[MAX_DEVICES];
-    struct one_device devices[MAX_DEVICES] = {{0}};
-    pthread_t threads[MAX_DEVICES];
-    struct transport *transport = NULL;
-    if (sharding_init(&scene->graph, split, &sharding, &error) != STATUS_OK ||
-        transport_threads_create(split->n_devices, true, &transport, &error) != STATUS_OK)
+    char what[128];
+    snprintf(what, sizeof(what), "%s with %s", combination->c->name, combination->letters);
+    for (uint32_t i = 0; i < node->n_sources; i++)
+        have[i] = placement_of_letter(combination->letters[i]);
+    op_place(op_get(node->op), node, have, need, &result);
+    if (sharding_init(graph, way->split, &sharding, &error) != STATUS_OK)
         fail_msg("%s", error.message);
-    if (c == &range_exponents)
-        place_chain(node, &sharding);
-    else
-        place_case(c, scene, node, &sharding);
-    for (uint32_t d = 0; d < split->n_devices; d++) {
-        graph_init(&locals[d]);
-        if (shard_graph(&sharding, d, &locals[d], &error) != STATUS_OK)
-            fail_msg("%s %s, device %u of %u: %s", op_get(c->op)->name, scene->letters, d, split->n_devices,
-                     error.message);
-        if (c == &range_exponents) // of the result; none for the maxima
-            assert_int_equal(count_collectives(&locals[d]), 1);
-        devices[d] =
-            (struct one_device){.scene = scene, .graph = &locals[d], .transport = transport, .rank = d, .kept = *kept};
-        assert_int_equal(pthread_create(&threads[d], NULL, run_device, &devices[d]), 0);
+    place_op(&sharding, node, combination->c, need, result);
+    if (!placement_equal(sharding.values[node->result->index].placement, result))
+        fail_msg("%s: the result is placed otherwise than the rule says", what);
+    for (uint32_t i = 0; i < node->n_sources; i++) {
+        const struct tensor *source = node->sources[i];
+        if (source == NULL)
+            continue;
+        needs[i] = sharding_need(&sharding, node, i);
+        bool whole_head = node->op == OP_ATTENTION && needs[i].placement.kind == PLACED_REPLICATE;
+        if (!placement_equal(needs[i].placement, need[i]) && !whole_head)
+            fail_msg("%s: the pass needs source %u otherwise than the rule says", what, i);
     }
-    for (uint32_t d = 0; d < split->n_devices; d++) {
-        pthread_join(threads[d], NULL);
-        if (devices[d].error.status != STATUS_OK)
-            fail_msg("%s %s, device %u of %u: %s", op_get(c->op)->name, scene->letters, d, split->n_devices,
-                     devices[d].error.message);
-        graph_free(&locals[d]);
+    for (uint32_t i = 0; i < node->n_sources; i++)
+        if (node->sources[i] != NULL && node->sources[i]->rows != ROWS_NONE)
+            place_value(&sharding, node->sources[i], combination->letters[i], &needs[i]);
+    const struct node *first = graph->nodes[0];
+    cut_table = cut_table && first != node;
+    if (cut_table) {
+        struct part *table = &sharding.weights[first->sources[0]->index];
+        table->placement = placement_shard(1);
+        cut_evenly(way->split, first->sources[0]->ne[1], 1, table->ranges);
+        table->ranges[way->split->n_devices - 1].end = first->sources[0]->ne[1];
     }
-    transport->ops->destroy(transport);
+    sharding_settle(&sharding);
+    size_t expected = count_expected(combination, &sharding, needs) + cut_table;
+    size_t n = check_sharding(combination->small, &sharding, way, combination->expected, what);
+    if (n != expected)
+        fail_msg("%s, %u devices: %zu collectives, not %zu", what, way->split->n_devices, n, expected);
     sharding_free(&sharding);
 }
 
-// ---- all of it ----
+// ---- all of them ----
 
-static const struct mesh_split splits[] = {
-    {2, {0, 4, 8}},
-    {3, {0, 3, 3, 8}}, // one has nothing
-    {8, {0, 1, 2, 3, 4, 5, 6, 7, 8}},
-};
+enum { MAX_COMBINATIONS = 2048, MAX_KEYS = 512 };
 
-static void check_letters(const struct op_case *c, const char *letters)
+// The next combination of letters; false: there is none.
+static bool next_letters(const struct node *node, char *letters)
 {
-    struct scene scene = {.letters = letters, .size = c->op == OP_MATMUL ? 3e5f : 1};
-    random_state = 11;
-    graph_init(&scene.graph);
-    struct tensor *y = c->make(&scene);
+    for (uint32_t i = 0; i < node->n_sources; i++) {
+        const char *all = letters_of(node->sources[i]), *at = strchr(all, letters[i]);
+        if (at[1] != '\0') {
+            letters[i] = at[1];
+            return true;
+        }
+        letters[i] = all[0];
+    }
+    return false;
+}
+
+// What decides the local graphs: placements of values, and those that weights need. Where it was seen, a combination
+// differs from an earlier one only by placements of weights that the rule does not ask for.
+static bool is_new(const struct combination *combination, char keys[][2 * MAX_SOURCES + 2], size_t *n_keys)
+{
+    const struct node *node = combination->node;
+    struct placement have[MAX_SOURCES] = {0}, need[MAX_SOURCES] = {0}, result;
+    char key[2 * MAX_SOURCES + 2] = {0};
+    for (uint32_t i = 0; i < node->n_sources; i++)
+        have[i] = placement_of_letter(combination->letters[i]);
+    op_place(op_get(node->op), node, have, need, &result);
+    for (uint32_t i = 0; i < node->n_sources; i++) {
+        bool weight = node->sources[i] != NULL && node->sources[i]->rows == ROWS_NONE;
+        key[2 * i] = weight ? 'w' : combination->letters[i];
+        key[2 * i + 1] = (char)('a' + (need[i].kind == PLACED_SHARD ? 2 + need[i].dim : (uint32_t)need[i].kind));
+    }
+    key[2 * node->n_sources] = (char)('a' + result.kind);
+    for (size_t i = 0; i < *n_keys; i++)
+        if (memcmp(keys[i], key, sizeof(key)) == 0)
+            return false;
+    assert_true(*n_keys < MAX_KEYS);
+    memcpy(keys[(*n_keys)++], key, sizeof(key));
+    return true;
+}
+
+static void fill_ropes(struct small_graph *small, float *ropes)
+{
+    for (size_t i = 0; i < small->n_tokens * N_ROT; i++)
+        ropes[i] = random_float();
+    small->ropes = ropes;
+    small->n_rot = N_ROT;
+}
+
+static const struct node *build_case(struct small_graph *small, const struct op_case *c, float *ropes)
+{
+    small_graph_open(small, c->n_tokens == 0 ? 19 : c->n_tokens);
+    small->kv = c->kv;
+    fill_ropes(small, ropes);
+    struct tensor *y = c->build(small, c);
     if (y == NULL)
-        fail_msg("%s: %s", op_get(c->op)->name, scene.graph.error.message);
+        fail_msg("%s: %s", c->name, small->graph.error.message);
     const struct node *node = y->producer;
     assert_int_equal(node->op, c->op);
-    if (y->rows == ROWS_PAIRS) {
-        size_t ne[] = {y->ne[0], 32, N_EXPERT};
-        y = graph_mul_mat_id_sum(&scene.graph, new_weight(&scene, DTYPE_F32, 3, ne), y, node->sources[2], NULL, NULL,
-                                 false);
-    }
-    if (y->rows == ROWS_BATCH)
-        y = graph_select_rows(&scene.graph, y);
-    scene.graph.output = graph_scale(&scene.graph, y, 1);
-    if (scene.graph.error.status != STATUS_OK)
-        fail_msg("%s: %s", op_get(c->op)->name, scene.graph.error.message);
-    size_t n = scene.graph.output->ne[0], size = N_TOKENS * n * sizeof(float);
-    struct one_device whole = {
-        .scene = &scene, .graph = &scene.graph, .kept = {.rows = calloc(N_TOKENS * n, sizeof(float)), .width = n}};
-    run_device(&whole);
-    if (whole.error.status != STATUS_OK)
-        fail_msg("%s %s: %s", op_get(c->op)->name, letters, whole.error.message);
-    struct kept sharded = {.rows = calloc(N_TOKENS * n, sizeof(float)), .width = n};
-    for (size_t s = 0; s < sizeof(splits) / sizeof(splits[0]); s++) {
-        memset(sharded.rows, 0xff, size);
-        run_mesh(c, &scene, node, &splits[s], &sharded);
-        if (memcmp(sharded.rows, whole.kept.rows, size) != 0)
-            fail_msg("%s %s (%s) on %u devices has other bits", op_get(c->op)->name, letters,
-                     dtype_get(case_dtype)->name, splits[s].n_devices);
-    }
-    free(sharded.rows);
-    free(whole.kept.rows);
-    for (size_t i = 0; i < MAX_WEIGHTS; i++)
-        free(scene.bytes[i]);
-    graph_free(&scene.graph);
+    if (y->rows == ROWS_PAIRS)
+        y = graph_mul_mat_id_sum(&small->graph, named_weight(small, "last", DTYPE_F32, y->ne[0], 24, N_EXPERT), y,
+                                 routed(small), NULL, NULL, true);
+    small->graph.output = y != NULL && y->rows == ROWS_BATCH ? graph_select_rows(&small->graph, y) : y;
+    if (small->graph.error.status != STATUS_OK)
+        fail_msg("%s: %s", c->name, small->graph.error.message);
+    return node;
 }
 
-// All letters of the sources from the i-th on; returns how many cases there were.
-static size_t check_all(const struct op_case *c, const char *choices, char *letters, size_t n)
+// As the pass places by itself.
+static void check_inferred(struct small_graph *small, const float *expected, const struct way *way, const char *what)
 {
-    if (*choices == '\0') {
-        letters[n] = '\0';
-        check_letters(c, letters);
-        return 1;
-    }
-    size_t n_cases = 0, length = strcspn(choices, " ");
-    for (size_t i = 0; i < length; i++) {
-        letters[n] = choices[i];
-        n_cases += check_all(c, choices + length + (choices[length] == ' '), letters, n + 1);
-    }
-    return n_cases;
+    struct sharding sharding;
+    struct error error = {0};
+    if (sharding_create(&small->graph, way->split, &sharding, &error) != STATUS_OK)
+        fail_msg("%s: %s", what, error.message);
+    check_sharding(small, &sharding, way, expected, what);
+    sharding_free(&sharding);
 }
 
-static void test_every_op(void **state)
+// As many ways a combination as it takes to see most of them within an op.
+static size_t check_case(const struct op_case *c, size_t *number)
 {
-    (void)state;
-    static const enum dtype products[] = {DTYPE_F16,  DTYPE_Q4_K, DTYPE_F32,  DTYPE_BF16,
-                                          DTYPE_Q8_0, DTYPE_Q6_K, DTYPE_MXFP4};
-    bool seen[OP_COUNT] = {[OP_ALL_REDUCE] = true,
-                           [OP_ALL_GATHER] = true, // made by the pass, in all cases
-                           [OP_LORA] = true,
-                           [OP_LORA_HIDDEN] = true}; // tests/golden/lora_test.c
-    size_t n = 0;
-    for (size_t i = 0; i < N_CASES; i++) {
-        size_t n_dtypes = cases[i].products ? sizeof(products) / sizeof(products[0]) : 1;
-        for (size_t t = 0; t < n_dtypes; t++) {
-            char letters[MAX_SOURCES + 1];
-            case_dtype = products[t];
-            if (t > 1 && cases[i].op == OP_MUL_MAT_ID_SUM) // the most placements: two dtypes say it
-                break;
-            n += check_all(&cases[i], cases[i].placements, letters, 0);
+    static char keys[MAX_KEYS][2 * MAX_SOURCES + 2];
+    static float ropes[SMALL_TOKENS * N_ROT];
+    struct small_graph small;
+    struct combination combination = {.small = &small, .c = c};
+    size_t n_keys = 0, n_runs = 0, n_combinations = 1;
+    combination.node = build_case(&small, c, ropes);
+    float *expected = run_alone(&small, c->name);
+    combination.expected = expected;
+    memset(combination.letters, 'R', combination.node->n_sources);
+    for (uint32_t i = 0; i < combination.node->n_sources; i++)
+        n_combinations *= strlen(letters_of(combination.node->sources[i]));
+    size_t n_ways = n_combinations < 10 ? 2 * N_SPLITS : n_combinations < 20 ? 5 : n_combinations < 100 ? 2 : 1;
+    do {
+        bool twins = combination.node->n_sources == 2 && combination.node->sources[0] == combination.node->sources[1];
+        if ((twins && combination.letters[0] != combination.letters[1]) || !is_new(&combination, keys, &n_keys))
+            continue;
+        for (size_t i = 0; i < n_ways; i++, n_runs++) {
+            struct way way = way_number((*number)++);
+            check_way(&combination, &way, *number % 3 == 0);
         }
-        seen[cases[i].op] = true;
+    } while (next_letters(combination.node, combination.letters));
+    for (size_t i = 0; i < N_SPLITS; i++, n_runs++) {
+        struct way way = way_number((*number)++);
+        check_inferred(&small, expected, &way, c->name);
     }
-    for (int op = 0; op < OP_COUNT; op++)
-        assert_true(seen[op]);
-    print_message("%zu placements of %zu cases on 2, 3 and 8 devices\n", n, (size_t)N_CASES);
+    free(expected);
+    small_graph_close(&small);
+    return n_runs;
 }
 
-// Each segment's largest magnitude lives where the segment lives: no device needs another's.
-static void test_range_exponents(void **state)
+static void test_all_ops(void **state)
 {
     (void)state;
-    check_letters(&range_exponents, "S");
+    size_t number = 0, n_runs = 0;
+    for (size_t i = 0; i < N_OP_CASES; i++)
+        n_runs += check_case(&op_cases[i], &number);
+    print_message("%d cases, %zu runs over several devices\n", N_OP_CASES, n_runs);
+}
+
+// ---- several ops ----
+
+// The range scale by primitives (docs/numerics.md), of a row that is cut between segments: the largest magnitudes of
+// the segments, and so their exponents, are a shard, and nothing is exchanged for them.
+static void test_range_primitives(void **state)
+{
+    (void)state;
+    enum { SEGMENT = 48, N_SEGMENTS = 8 };
+    static const struct attributes pool = {.pool_max = true, .pool_kernel = SEGMENT, .pool_stride = SEGMENT},
+                                   clamp = {.low = 0, .high = 127};
+    struct small_graph small;
+    small_graph_open(&small, 19);
+    struct graph *graph = &small.graph;
+    struct tensor *from = value(&small, (size_t)SEGMENT * N_SEGMENTS), *x = graph_unary(graph, OP_ABS, from);
+    x = graph_scale(graph, graph_apply(graph, OP_POOL_1D, &pool, &x), 0x1p-15f);
+    x = graph_scale(graph, graph_unary(graph, OP_LOG, x), 0x1.715476p+0f); // log2 e
+    x = graph_unary(graph, OP_CEIL, x);
+    struct tensor *exponent = graph_apply(graph, OP_CLAMP, &clamp, &x);
+    struct tensor *factor = graph_unary(graph, OP_EXP, graph_scale(graph, exponent, -0x1.62e43p-1f)); // ln 2
+    graph->output = graph_select_rows(graph, factor);
+    if (graph->error.status != STATUS_OK)
+        fail_msg("%s", graph->error.message);
+    float *expected = run_alone(&small, "the range scale");
+    size_t n_scaled = 0;
+    for (size_t i = 0; i < 19 * (size_t)N_SEGMENTS; i++)
+        n_scaled += expected[i] < 0.75f;
+    assert_in_range(n_scaled, 1, 19 * N_SEGMENTS - 1);
+    for (size_t i = 0; i < (size_t)N_SPLITS * N_LINKS; i++) {
+        struct way way = way_number(i);
+        struct sharding sharding;
+        struct error error = {0};
+        if (sharding_init(graph, way.split, &sharding, &error) != STATUS_OK)
+            fail_msg("%s", error.message);
+        for (size_t n = 1; n < graph->n_nodes - 1; n++) { // all but the embedding and the selected rows
+            const struct tensor *result = graph->nodes[n]->result;
+            struct part *part = &sharding.values[result->index];
+            part->placement = placement_shard(0);
+            cut_evenly(way.split, result->ne[0], result->ne[0] / N_SEGMENTS, part->ranges);
+            if (result != from)
+                assert_true(is_as_needed(&sharding, graph->nodes[n]->sources[0],
+                                         &(struct part[]){sharding_need(&sharding, graph->nodes[n], 0)}[0]));
+        }
+        size_t n_collectives = check_sharding(&small, &sharding, &way, expected, "the range scale");
+        assert_int_equal(n_collectives, 1); // the factors, which are the output
+        sharding_free(&sharding);
+    }
+    free(expected);
+    small_graph_close(&small);
+}
+
+// A value that several nodes need, whole and in parts, is exchanged once.
+static void test_readers(void **state)
+{
+    (void)state;
+    struct small_graph small;
+    small_graph_open(&small, 19);
+    struct graph *graph = &small.graph;
+    struct tensor *x = value(&small, 96), *weights[2];
+    for (int i = 0; i < 2; i++)
+        weights[i] = named_weight(&small, "reader", DTYPE_F16, 96, 40, 0);
+    struct tensor *a = graph_matmul(graph, weights[0], x, 0), *b = graph_matmul(graph, weights[1], x, 0);
+    struct tensor *norm = graph_rms_norm(graph, x, named_weight(&small, "norm", DTYPE_F32, 96, 0, 0), 1e-5f, 0);
+    struct tensor *c = graph_matmul(graph, weights[0], norm, 0);
+    graph->output = graph_select_rows(graph, graph_add(graph, graph_add(graph, a, b), graph_add(graph, a, c)));
+    if (graph->error.status != STATUS_OK)
+        fail_msg("%s", graph->error.message);
+    float *expected = run_alone(&small, "readers");
+    for (size_t i = 0; i < (size_t)N_SPLITS * 3; i++) {
+        struct way way = way_number(i);
+        struct sharding sharding;
+        struct error error = {0};
+        if (sharding_init(graph, way.split, &sharding, &error) != STATUS_OK)
+            fail_msg("%s", error.message);
+        for (int w = 0; w < 2; w++) // a and c, then b: partial sums of parts of x
+            sharding.weights[weights[w]->index] = cut_along_k(way.split, weights[w], 0);
+        place_value(&sharding, x, "XP0"[i / N_SPLITS], &sharding.weights[weights[0]->index]);
+        sharding_settle(&sharding);
+        // The norm needs x whole, so its parts are taken of that; a, b, c: one sum each; c takes parts of the norm.
+        size_t n_collectives = check_sharding(&small, &sharding, &way, expected, "readers");
+        assert_int_equal(n_collectives, 4);
+        sharding_free(&sharding);
+    }
+    free(expected);
+    small_graph_close(&small);
+}
+
+// Blocks as models have them, with adapters on all products, placed by the pass itself: A of a product that is cut
+// along K is cut with it.
+static struct tensor *build_adapted_block(struct small_graph *small)
+{
+    struct graph *graph = &small->graph;
+    add_pairs(small, "gate", N_EMBD, 288, 1);
+    add_pairs(small, "down", 288, 72, 1);
+    add_pairs(small, "heads", 24, 16, 3);
+    add_pairs(small, "gate_exps", 72, 208, N_EXPERT);
+    add_pairs(small, "down_exps", 208, N_EMBD, N_EXPERT);
+    struct tensor *x = embedded(small);
+    struct tensor *gate = graph_matmul(graph, small_graph_weight(small, "gate", DTYPE_Q8_0, N_EMBD, 288, 0), x, 0);
+    struct tensor *up = graph_matmul(graph, small_graph_weight(small, "up", DTYPE_BF16, N_EMBD, 288, 0), x, 0);
+    struct tensor *hidden = graph_glu(graph, gate, up, ACTIVATION_SILU);
+    x = graph_matmul(graph, small_graph_weight(small, "down", DTYPE_F16, 288, 72, 0), hidden, 0);
+    struct tensor *heads = graph_matmul_heads(graph, small_graph_weight(small, "heads", DTYPE_F16, 24, 16, 3), x);
+    struct tensor *route = routed(small);
+    hidden = graph_mul_mat_id(graph, small_graph_weight(small, "gate_exps", DTYPE_F16, 72, 208, N_EXPERT), x, route,
+                              NULL, false);
+    hidden = graph_glu(graph, hidden, hidden, ACTIVATION_RELU);
+    x = graph_mul_mat_id_sum(graph, small_graph_weight(small, "down_exps", DTYPE_F16, 208, N_EMBD, N_EXPERT), hidden,
+                             route, NULL, NULL, false);
+    struct tensor *last = graph_matmul(graph, small_graph_weight(small, "mix", DTYPE_F32, 48, N_EMBD, 0), heads, 0);
+    return graph_add(graph, x, last);
+}
+
+static void test_adapters(void **state)
+{
+    (void)state;
+    struct small_graph small;
+    small_graph_open(&small, 19);
+    struct tensor *y = graph_select_rows(&small.graph, build_adapted_block(&small));
+    struct tensor *head = small_graph_weight(&small, "head", DTYPE_Q8_0, N_EMBD, 100, 0);
+    small.graph.output = graph_matmul(&small.graph, head, y, 0);
+    if (small.graph.error.status != STATUS_OK)
+        fail_msg("%s", small.graph.error.message);
+    use_adapters(&small);
+    float *expected = run_alone(&small, "adapters");
+    for (size_t i = 0; i < (size_t)N_SPLITS * N_LINKS * N_BATCHES; i++) {
+        struct way way = way_number(i);
+        check_inferred(&small, expected, &way, "adapters");
+    }
+    free(expected);
+    small_graph_close(&small);
+}
+
+// Behind the others: every op has run on a device of a mesh.
+static void test_none_missing(void **state)
+{
+    (void)state;
+    for (int op = 0; op < OP_COUNT; op++)
+        if (!seen[op])
+            fail_msg("%s was on no device", op_get((enum op)op)->name);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_op), cmocka_unit_test(test_range_exponents)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_ops),  cmocka_unit_test(test_range_primitives), cmocka_unit_test(test_readers),
+        cmocka_unit_test(test_adapters), cmocka_unit_test(test_none_missing),
+    };
+    return cmocka_run_group_tests(tests, open_hall, close_hall);
 }

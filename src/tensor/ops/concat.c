@@ -12,6 +12,7 @@ static enum status infer(const struct node *node, struct tensor *result, struct 
                          head_dim, a->name, a->ne[0], width, b->name, b->ne[0]);
     result->ne[0] = n_head * (head_dim + width);
     result->rows = a->rows;
+    result->per_row = a->per_row;
     return STATUS_OK;
 }
 

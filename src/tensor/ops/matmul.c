@@ -12,6 +12,7 @@ static enum status infer(const struct node *node, struct tensor *result, struct 
     }
     result->ne[0] = weight->ne[1];
     result->rows = x->rows;
+    result->per_row = x->per_row;
     op_infer_partial(node, result);
     return STATUS_OK;
 }

@@ -13,6 +13,7 @@ static enum status infer(const struct node *node, struct tensor *result, struct 
     }
     result->ne[0] = weight->ne[1] * weight->ne[2];
     result->rows = x->rows;
+    result->per_row = x->per_row;
     return STATUS_OK;
 }
 
