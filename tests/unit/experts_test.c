@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "random_weights.h"
+#include "small_graph.h"
 
 enum { N_TOKENS = 37, MAX_WIDTH = 512, MAX_USED = 8 };
 
@@ -98,8 +98,7 @@ enum { N_SETTINGS = sizeof(settings) / sizeof(settings[0]) };
 
 struct layer {
     const struct setting *setting;
-    struct graph graph;
-    uint8_t *bytes[32]; // by weight, in the file's layout
+    struct small_graph small;
     struct tensor *table, *router, *gate, *up, *down, *scale[3], *bias[3], *shared[3], *shared_gate;
     const int32_t *slots;
 };
@@ -107,19 +106,14 @@ struct layer {
 static struct tensor *weight(struct layer *layer, const char *name, enum dtype dtype, uint32_t n_dims, size_t k,
                              size_t n, size_t count)
 {
-    size_t ne[] = {k, n, count};
-    struct tensor *tensor = graph_weight(&layer->graph, name, dtype, n_dims, ne);
-    if (tensor == NULL)
-        fail_msg("%s", layer->graph.error.message);
-    layer->bytes[tensor->index] = random_rows(dtype, n * count, k);
-    return tensor;
+    return small_graph_weight(&layer->small, name, dtype, k, n_dims < 2 ? 0 : n, n_dims < 3 ? 0 : count);
 }
 
 // Multiplies what a plain weight holds.
 static void enlarge(const struct layer *layer, const struct tensor *tensor, float size)
 {
     size_t n = tensor->ne[0] * tensor->ne[1] * tensor->ne[2];
-    uint16_t *halves = (uint16_t *)(void *)layer->bytes[tensor->index];
+    uint16_t *halves = (uint16_t *)(void *)layer->small.bytes[tensor->index];
     for (size_t i = 0; size != 0 && i < n; i++)
         halves[i] = float_to_half(half_to_float(halves[i]) * size);
 }
@@ -156,13 +150,14 @@ static void make_weights(struct layer *layer)
 static struct tensor *glu(struct layer *layer, struct tensor *gate, struct tensor *up)
 {
     struct attributes a = {.activation = layer->setting->activation, .limit = 0.5f, .alpha = 1.702f};
-    return graph_apply(&layer->graph, OP_GLU, &a, (struct tensor *[]){gate, up});
+    return graph_apply(&layer->small.graph, OP_GLU, &a, (struct tensor *[]){gate, up});
 }
 
 static struct tensor *projection(struct layer *layer, int i, struct tensor *weights, struct tensor *x,
                                  struct tensor *route)
 {
-    struct tensor *y = graph_mul_mat_id(&layer->graph, weights, x, route, layer->scale[i], layer->setting->before);
+    struct tensor *y =
+        graph_mul_mat_id(&layer->small.graph, weights, x, route, layer->scale[i], layer->setting->before);
     if (y != NULL && layer->slots != NULL)
         y->producer->attributes.slots = layer->slots;
     return y;
@@ -171,8 +166,8 @@ static struct tensor *projection(struct layer *layer, int i, struct tensor *weig
 static void layer_open(struct layer *layer, const struct setting *setting, const int32_t *slots)
 {
     *layer = (struct layer){.setting = setting, .slots = slots};
-    struct graph *graph = &layer->graph;
-    graph_init(graph);
+    struct graph *graph = &layer->small.graph;
+    small_graph_open(&layer->small, N_TOKENS);
     make_weights(layer);
     struct tensor *x = graph_embed(graph, layer->table);
     struct tensor *logits = graph_matmul(graph, layer->router, x, 0);
@@ -207,21 +202,10 @@ static void layer_open(struct layer *layer, const struct setting *setting, const
 
 static void layer_close(struct layer *layer)
 {
-    for (size_t i = 0; i < layer->graph.n_weights; i++)
-        free(layer->bytes[i]);
-    graph_free(&layer->graph);
+    small_graph_close(&layer->small);
 }
 
 // ---- the model of the contract ----
-
-static enum status read_bytes(void *user, const struct tensor *tensor, uint64_t offset, void *bytes, size_t size,
-                              struct error *error)
-{
-    const struct layer *layer = user;
-    (void)error;
-    memcpy(bytes, layer->bytes[tensor->index] + offset, size);
-    return STATUS_OK;
-}
 
 struct reference {
     const struct layer *layer;
@@ -301,7 +285,7 @@ static void run_token(const struct reference *reference, size_t token, float *y)
     static float gate[MAX_WIDTH], up[MAX_WIDTH], h[MAX_WIDTH], parts[MAX_SEGMENTS * MAX_WIDTH];
     static float sums[MAX_SEGMENTS * MAX_WIDTH], biases[MAX_WIDTH];
     float logits[64], scratch[256], route[2 * MAX_USED];
-    const float *x = (const float *)(const void *)layer->bytes[layer->table->index] + token * s->n_embd;
+    const float *x = (const float *)(const void *)layer->small.bytes[layer->table->index] + token * s->n_embd;
     size_t width = round_up(s->n_embd, 16);
     const struct packed *down = &reference->weights->items[layer->down->index].packed;
     uint32_t n_segments = down->segments.n, n_used = s->routing.n_used;
@@ -356,67 +340,31 @@ static void run_token(const struct reference *reference, size_t token, float *y)
 
 // ---- the device ----
 
-struct kept {
-    float *y;
-    size_t n_embd, first;
-};
-
-static int keep(void *user, size_t selected, const float *logits)
-{
-    struct kept *kept = user;
-    memcpy(kept->y + (kept->first + selected) * kept->n_embd, logits, kept->n_embd * sizeof(float));
-    return 0;
-}
-
-struct machine {
-    struct device *device;
-    struct weights *weights;
-    struct plan *plan;
-};
-
-static void machine_open(struct machine *machine, struct layer *layer, const char *isa, size_t n_threads)
+static void open_machine(struct machine *machine, struct layer *layer, const char *isa, size_t n_threads)
 {
     struct error error = {0};
+    struct device *device;
     struct plan_params params = {.n_rows = N_TOKENS, .n_logits = 5};
-    struct weight_reader reader = {.read = read_bytes, .user = layer};
-    if (cpu_device_create(&(struct cpu_device_params){.pool.n_threads = n_threads, .isa = isa}, &machine->device,
-                          &error) != STATUS_OK ||
-        machine->device->ops->pack(machine->device, &layer->graph, &reader, &machine->weights, &error) != STATUS_OK ||
-        machine->device->ops->plan(machine->device, &layer->graph, machine->weights, &params, &machine->plan, &error) !=
-            STATUS_OK)
+    if (cpu_device_create(&(struct cpu_device_params){.pool.n_threads = n_threads, .isa = isa}, &device, &error) !=
+            STATUS_OK ||
+        machine_open(machine, device, &layer->small, &layer->small.graph, &params, &error) != STATUS_OK)
         fail_msg("%s: %s", layer->setting->name, error.message);
 }
 
-static void machine_close(struct machine *machine)
+static void close_machine(struct machine *machine)
 {
-    machine->device->ops->free_plan(machine->plan);
-    machine->device->ops->free_weights(machine->weights);
-    machine->device->ops->destroy(machine->device);
+    struct device *device = machine->device;
+    machine_close(machine);
+    device->ops->destroy(device);
 }
 
 // All tokens, `batch` at a time.
-static enum status run_all(const struct machine *machine, size_t batch, struct kept *kept, struct error *error)
+static enum status run_all(const struct layer *layer, const struct machine *machine, size_t batch,
+                           struct kept_rows *kept, struct error *error)
 {
-    static const uint32_t *const pages[N_TOKENS * MAX_KV_KINDS];
-    struct row rows[N_TOKENS];
-    uint32_t selected[N_TOKENS];
-    enum status status = STATUS_OK;
-    for (kept->first = 0; kept->first < N_TOKENS && status == STATUS_OK; kept->first += batch) {
-        size_t n = N_TOKENS - kept->first < batch ? N_TOKENS - kept->first : batch;
-        for (size_t i = 0; i < n; i++) {
-            rows[i] = (struct row){.token = (int32_t)(kept->first + i)};
-            selected[i] = (uint32_t)i;
-        }
-        struct run run = {.rows = rows,
-                          .n_rows = n,
-                          .selected = selected,
-                          .n_selected = n,
-                          .pages = pages,
-                          .on_logits = keep,
-                          .user = kept};
-        status = machine->device->ops->run(machine->plan, &run, error);
-    }
-    return status;
+    struct machine by_batch = *machine;
+    by_batch.batch = batch;
+    return machine_run(&by_batch, &layer->small, kept, error);
 }
 
 // All tokens one by one, by the model of the contract.
@@ -435,10 +383,10 @@ static void check_run(const struct layer *layer, const struct machine *machine, 
 {
     static float actual[N_TOKENS * MAX_WIDTH];
     const struct setting *setting = layer->setting;
-    struct kept kept = {.y = actual, .n_embd = setting->n_embd};
+    struct kept_rows kept = {.rows = actual, .width = setting->n_embd};
     struct error error = {0};
     memset(actual, 0xff, sizeof(actual));
-    if (run_all(machine, batch, &kept, &error) != STATUS_OK)
+    if (run_all(layer, machine, batch, &kept, &error) != STATUS_OK)
         fail_msg("%s: %s", setting->name, error.message);
     for (size_t i = 0; i < N_TOKENS * setting->n_embd; i++)
         if (!isfinite(expected[i]) || memcmp(&expected[i], &actual[i], sizeof(float)) != 0)
@@ -460,12 +408,12 @@ static void test_against_contract(void **state)
             if (kernels_choose(isa) == NULL)
                 continue;
             struct machine machine;
-            machine_open(&machine, &layer, isa, threads[j % 4]);
+            open_machine(&machine, &layer, isa, threads[j % 4]);
             if (j == 0)
                 expect(&layer, &machine, expected);
             for (int b = 0; b < 4; b++)
                 check_run(&layer, &machine, isa, batches[b], expected);
-            machine_close(&machine);
+            close_machine(&machine);
         }
         layer_close(&layer);
     }
@@ -482,20 +430,20 @@ static void test_slots(void **state)
     struct machine machine;
     layer_open(&plain, setting, NULL);
     layer_open(&moved, setting, slots);
-    for (size_t i = 0; i < plain.graph.n_weights; i++) {
-        const struct tensor *tensor = plain.graph.weights[i];
+    for (size_t i = 0; i < plain.small.graph.n_weights; i++) {
+        const struct tensor *tensor = plain.small.graph.weights[i];
         const struct dtype_desc *dtype = dtype_get(tensor->dtype);
         size_t bytes = tensor->ne[0] * tensor->ne[1] / dtype->block * dtype->bytes;
         for (size_t m = 0; m < tensor->ne[2]; m++)
-            memcpy(moved.bytes[i] + (tensor->n_dims == 3 ? (size_t)slots[m] : m) * bytes, plain.bytes[i] + m * bytes,
-                   bytes);
+            memcpy(moved.small.bytes[i] + (tensor->n_dims == 3 ? (size_t)slots[m] : m) * bytes,
+                   plain.small.bytes[i] + m * bytes, bytes);
     }
-    machine_open(&machine, &plain, "c", 1);
+    open_machine(&machine, &plain, "c", 1);
     expect(&plain, &machine, expected);
-    machine_close(&machine);
-    machine_open(&machine, &moved, NULL, 2);
+    close_machine(&machine);
+    open_machine(&machine, &moved, NULL, 2);
     check_run(&moved, &machine, "the best", 7, expected);
-    machine_close(&machine);
+    close_machine(&machine);
     layer_close(&plain);
     layer_close(&moved);
 }
@@ -506,9 +454,9 @@ static void check_fault(const struct layer *layer, const struct machine *machine
     static float y[N_TOKENS * MAX_WIDTH];
     static const size_t batches[] = {1, N_TOKENS};
     for (int b = 0; b < 2; b++) {
-        struct kept kept = {.y = y, .n_embd = layer->setting->n_embd};
+        struct kept_rows kept = {.rows = y, .width = layer->setting->n_embd};
         struct error error = {0};
-        assert_int_equal(run_all(machine, batches[b], &kept, &error), STATUS_INVALID);
+        assert_int_equal(run_all(layer, machine, batches[b], &kept, &error), STATUS_INVALID);
         for (int w = 0; w < 2; w++)
             if (strstr(error.message, words[w]) == NULL)
                 fail_msg("'%s' does not say '%s'", error.message, words[w]);
@@ -526,9 +474,9 @@ static void test_absent_expert(void **state)
         struct layer layer;
         struct machine machine;
         layer_open(&layer, &setting, maps[m]);
-        machine_open(&machine, &layer, NULL, 2);
+        open_machine(&machine, &layer, NULL, 2);
         check_fault(&layer, &machine, (const char *const[]){"layer 7", "expert 3"});
-        machine_close(&machine);
+        close_machine(&machine);
         layer_close(&layer);
     }
 }
@@ -540,11 +488,11 @@ static void test_nan_router(void **state)
         struct layer layer;
         struct machine machine;
         layer_open(&layer, &settings[i], NULL);
-        float *router = (float *)(void *)layer.bytes[layer.router->index];
+        float *router = (float *)(void *)layer.small.bytes[layer.router->index];
         router[1 + settings[i].n_embd] = NAN; // of expert 1
-        machine_open(&machine, &layer, NULL, 3);
+        open_machine(&machine, &layer, NULL, 3);
         check_fault(&layer, &machine, (const char *const[]){"router of layer 7", "mote doctor"});
-        machine_close(&machine);
+        close_machine(&machine);
         layer_close(&layer);
     }
 }

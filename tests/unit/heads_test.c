@@ -1,7 +1,6 @@
 // Parts of heads on the CPU device: a product with a matrix a head gives the bits of the products one by one, in every
 // format and at sizes that fill no panel; joining, also with a head that all share; the temperature; and values that
 // are taken out of the keys' pages.
-#include "base/checked.h"
 #include "cpu/plan.h"
 #include "tensor/elementary.h"
 
@@ -16,18 +15,14 @@
 
 #include <cmocka.h>
 
-#include "random_weights.h"
+#include "small_graph.h"
 
-enum { N_TOKENS = 21, MAX_WEIGHTS = 16 };
+enum { N_TOKENS = 21 };
 
 // A graph over an embedding of N_TOKENS rows, with its weights' bytes.
 struct layer {
-    struct graph graph;
-    uint8_t *bytes[MAX_WEIGHTS]; // by weight, in the file's layout
+    struct small_graph small;
     struct tensor *x;
-    float *ropes;
-    size_t n_rot;
-    uint32_t positions[N_TOKENS];
 };
 
 static size_t weight_bytes(enum dtype dtype, size_t n_rows, size_t k)
@@ -40,54 +35,25 @@ static size_t weight_bytes(enum dtype dtype, size_t n_rows, size_t k)
 static struct tensor *weight(struct layer *layer, const char *name, enum dtype dtype, uint32_t n_dims, const size_t *ne,
                              const uint8_t *bytes)
 {
-    struct tensor *tensor = graph_weight(&layer->graph, name, dtype, n_dims, ne);
-    if (tensor == NULL)
-        fail_msg("%s", layer->graph.error.message);
-    size_t size = weight_bytes(dtype, tensor->ne[1] * tensor->ne[2], tensor->ne[0]);
-    layer->bytes[tensor->index] = malloc(size);
-    assert_non_null(layer->bytes[tensor->index]);
-    memcpy(layer->bytes[tensor->index], bytes, size);
+    struct tensor *tensor =
+        small_graph_weight(&layer->small, name, dtype, ne[0], n_dims < 2 ? 0 : ne[1], n_dims < 3 ? 0 : ne[2]);
+    memcpy(layer->small.bytes[tensor->index], bytes, weight_bytes(dtype, tensor->ne[1] * tensor->ne[2], ne[0]));
     return tensor;
 }
 
 // table: [N_TOKENS][n_embd]
 static void layer_open(struct layer *layer, const float *table, size_t n_embd)
 {
-    memset(layer, 0, sizeof(*layer));
-    graph_init(&layer->graph);
-    for (uint32_t i = 0; i < N_TOKENS; i++)
-        layer->positions[i] = i;
+    small_graph_open(&layer->small, N_TOKENS);
+    layer->small.kv = KV_DTYPE_F32;
     size_t ne[] = {n_embd, N_TOKENS};
-    layer->x =
-        graph_embed(&layer->graph, weight(layer, "table", DTYPE_F32, 2, ne, (const uint8_t *)(const void *)table));
+    layer->x = graph_embed(&layer->small.graph,
+                           weight(layer, "table", DTYPE_F32, 2, ne, (const uint8_t *)(const void *)table));
 }
 
 static void layer_close(struct layer *layer)
 {
-    for (size_t i = 0; i < MAX_WEIGHTS; i++)
-        free(layer->bytes[i]);
-    graph_free(&layer->graph);
-}
-
-static enum status read_bytes(void *user, const struct tensor *tensor, uint64_t offset, void *bytes, size_t size,
-                              struct error *error)
-{
-    const struct layer *layer = user;
-    (void)error;
-    memcpy(bytes, layer->bytes[tensor->index] + offset, size);
-    return STATUS_OK;
-}
-
-struct kept {
-    float *rows;
-    size_t width, first;
-};
-
-static int keep(void *user, size_t selected, const float *logits)
-{
-    const struct kept *kept = user;
-    memcpy(kept->rows + (kept->first + selected) * kept->width, logits, kept->width * sizeof(float));
-    return 0;
+    small_graph_close(&layer->small);
 }
 
 // y [width] of every row, `batch` rows at a time; free() them.
@@ -95,40 +61,22 @@ static float *run_layer(struct layer *layer, struct tensor *y, const char *isa, 
 {
     struct error error = {0};
     struct device *device = NULL;
-    struct weights *weights = NULL;
-    struct plan *plan = NULL;
-    struct plan_params params = {.n_rows = batch, .n_logits = 3, .kv = KV_DTYPE_F32};
-    struct weight_reader reader = {.read = read_bytes, .user = layer};
-    if (layer->graph.output == NULL) // the same layer runs several times
-        layer->graph.output = graph_scale(&layer->graph, graph_select_rows(&layer->graph, y), 1);
-    if (layer->graph.error.status != STATUS_OK)
-        fail_msg("%s", layer->graph.error.message);
+    struct machine machine;
+    struct graph *graph = &layer->small.graph;
+    struct plan_params params = {.n_rows = batch, .n_logits = 3};
+    if (graph->output == NULL) // the same layer runs several times
+        graph->output = graph_scale(graph, graph_select_rows(graph, y), 1);
+    if (graph->error.status != STATUS_OK)
+        fail_msg("%s", graph->error.message);
+    struct kept_rows kept = {.rows = calloc(N_TOKENS * graph->output->ne[0], sizeof(float)),
+                             .width = graph->output->ne[0]};
+    assert_non_null(kept.rows);
     if (cpu_device_create(&(struct cpu_device_params){.pool.n_threads = n_threads, .isa = isa}, &device, &error) !=
             STATUS_OK ||
-        device->ops->pack(device, &layer->graph, &reader, &weights, &error) != STATUS_OK ||
-        device->ops->plan(device, &layer->graph, weights, &params, &plan, &error) != STATUS_OK)
+        machine_open(&machine, device, &layer->small, graph, &params, &error) != STATUS_OK ||
+        machine_run(&machine, &layer->small, &kept, &error) != STATUS_OK)
         fail_msg("%s", error.message);
-    struct kept kept = {.rows = calloc(N_TOKENS * layer->graph.output->ne[0], sizeof(float)),
-                        .width = layer->graph.output->ne[0]};
-    static const uint32_t *const pages[N_TOKENS * MAX_KV_KINDS];
-    for (; kept.first < N_TOKENS; kept.first += batch) {
-        struct row rows[N_TOKENS];
-        uint32_t selected[N_TOKENS];
-        size_t n = N_TOKENS - kept.first < batch ? N_TOKENS - kept.first : batch;
-        for (size_t i = 0; i < n; i++) {
-            rows[i] = (struct row){.token = (int32_t)(kept.first + i), .position = layer->positions[kept.first + i]};
-            selected[i] = (uint32_t)i;
-        }
-        struct run run = {.rows = rows, .n_rows = n, .selected = selected, .n_selected = n, .pages = pages};
-        run.on_logits = keep;
-        run.user = &kept;
-        if (layer->ropes != NULL)
-            run.ropes[0] = layer->ropes + kept.first * layer->n_rot;
-        if (device->ops->run(plan, &run, &error) != STATUS_OK)
-            fail_msg("%s", error.message);
-    }
-    device->ops->free_plan(plan);
-    device->ops->free_weights(weights);
+    machine_close(&machine);
     device->ops->destroy(device);
     return kept.rows;
 }
@@ -152,7 +100,7 @@ static void expect_rows(struct layer *layer, struct tensor *y, const float *expe
 {
     for (size_t w = 0; w < N_WAYS; w++) {
         float *rows = run_layer(layer, y, ways[w].isa, ways[w].n_threads, ways[w].batch);
-        if (memcmp(rows, expected, N_TOKENS * layer->graph.output->ne[0] * sizeof(float)) != 0)
+        if (memcmp(rows, expected, N_TOKENS * layer->small.graph.output->ne[0] * sizeof(float)) != 0)
             fail_msg("%s: other bits with %s kernels, %zu threads, batches of %zu", what,
                      ways[w].isa == NULL ? "the best" : ways[w].isa, ways[w].n_threads, ways[w].batch);
         free(rows);
@@ -175,10 +123,10 @@ static struct tensor *one_by_one(struct layer *layer, const struct heads *h, enu
         size_t ne[] = {h->k, h->n};
         snprintf(name, sizeof(name), "head%zu", i);
         struct tensor *matrix = weight(layer, name, dtype, 2, ne, bytes + i * weight_bytes(dtype, h->n, h->k));
-        struct tensor *part =
-            graph_slice(&layer->graph, layer->x, (uint32_t)(h->k * h->count), (uint32_t)(i * h->k), (uint32_t)h->k);
-        part = graph_matmul(&layer->graph, matrix, part, 0);
-        joined = i == 0 ? part : graph_concat(&layer->graph, joined, (uint32_t)(i * h->n), part, (uint32_t)h->n);
+        struct tensor *part = graph_slice(&layer->small.graph, layer->x, (uint32_t)(h->k * h->count),
+                                          (uint32_t)(i * h->k), (uint32_t)h->k);
+        part = graph_matmul(&layer->small.graph, matrix, part, 0);
+        joined = i == 0 ? part : graph_concat(&layer->small.graph, joined, (uint32_t)(i * h->n), part, (uint32_t)h->n);
     }
     return joined;
 }
@@ -201,7 +149,8 @@ static void test_matmul_heads(void **state)
             float *expected = run_layer(&apart, y, "c", 1, N_TOKENS);
             layer_open(&together, table, h->k * h->count);
             size_t ne[] = {h->k, h->n, h->count};
-            y = graph_matmul_heads(&together.graph, weight(&together, "heads", dtypes[d], 3, ne, bytes), together.x);
+            y = graph_matmul_heads(&together.small.graph, weight(&together, "heads", dtypes[d], 3, ne, bytes),
+                                   together.x);
             expect_rows(&together, y, expected, dtype_get(dtypes[d])->name);
             layer_close(&apart);
             layer_close(&together);
@@ -219,21 +168,21 @@ static void test_shared_head(void **state)
 {
     (void)state;
     enum { N_HEAD = 5, A = 6, B = 4, WIDTH = N_HEAD * A + B };
-    float *table = random_table(WIDTH, 1), *turned = NULL;
+    float *table = random_table(WIDTH, 1), *ropes = random_table(B, 1), *turned = NULL;
     struct layer layer, alone;
     layer_open(&alone, table, WIDTH);
-    alone.n_rot = B;
-    alone.ropes = random_table(B, 1);
-    struct tensor *b = graph_slice(&alone.graph, alone.x, WIDTH, N_HEAD * A, B);
-    b = graph_rope(&alone.graph, b, B, B, 0, false);
+    alone.small.n_rot = B;
+    alone.small.ropes = ropes;
+    struct tensor *b = graph_slice(&alone.small.graph, alone.x, WIDTH, N_HEAD * A, B);
+    b = graph_rope(&alone.small.graph, b, B, B, 0, false);
     turned = run_layer(&alone, b, "c", 1, N_TOKENS);
 
     layer_open(&layer, table, WIDTH);
-    layer.n_rot = B;
-    layer.ropes = alone.ropes;
-    struct tensor *a = graph_slice(&layer.graph, layer.x, WIDTH, 0, N_HEAD * A);
-    b = graph_rope(&layer.graph, graph_slice(&layer.graph, layer.x, WIDTH, N_HEAD * A, B), B, B, 0, false);
-    struct tensor *y = graph_concat(&layer.graph, a, A, b, B);
+    layer.small.n_rot = B;
+    layer.small.ropes = ropes;
+    struct tensor *a = graph_slice(&layer.small.graph, layer.x, WIDTH, 0, N_HEAD * A);
+    b = graph_rope(&layer.small.graph, graph_slice(&layer.small.graph, layer.x, WIDTH, N_HEAD * A, B), B, B, 0, false);
+    struct tensor *y = graph_concat(&layer.small.graph, a, A, b, B);
     float *expected = malloc(N_TOKENS * N_HEAD * (A + B) * sizeof(float)), *at = expected;
     for (size_t t = 0; t < N_TOKENS; t++) {
         for (size_t h = 0; h < N_HEAD; h++, at += A + B) {
@@ -244,7 +193,7 @@ static void test_shared_head(void **state)
     expect_rows(&layer, y, expected, "concat");
     layer_close(&layer);
     layer_close(&alone);
-    free(alone.ropes);
+    free(ropes);
     free(turned);
     free(expected);
     free(table);
@@ -272,8 +221,8 @@ static void test_temperature(void **state)
     for (uint32_t head_dim = 0; head_dim <= 8; head_dim += 8) { // a row at once, or by heads
         struct layer layer;
         layer_open(&layer, table, WIDTH);
-        memcpy(layer.positions, positions, sizeof(positions));
-        expect_rows(&layer, graph_position_scale(&layer.graph, layer.x, head_dim, scale, LENGTH), expected,
+        memcpy(layer.small.positions, positions, sizeof(positions));
+        expect_rows(&layer, graph_position_scale(&layer.small.graph, layer.x, head_dim, scale, LENGTH), expected,
                     "position_scale");
         layer_close(&layer);
     }

@@ -96,7 +96,7 @@ struct machine {
     struct plan *plan;
     struct transport *transport; // NULL: it is alone
     uint32_t rank;
-    size_t batch;
+    size_t batch; // rows a run, at most what the plan was made for
 };
 
 static inline void machine_close(struct machine *machine)
