@@ -11,9 +11,12 @@ static enum status infer(const struct node *node, struct tensor *result, struct 
     if (sinks != NULL && sinks->ne[0] != a->n_head)
         return error_set(error, STATUS_INVALID, "attention: %zu sinks do not fit %u heads", sinks->ne[0], a->n_head);
     // Of a part of the heads (group is given) the last group may be incomplete, and so may be the first.
-    bool heads_fit = a->n_kv_head != 0 &&
-                     (a->group == 0 ? a->n_head % a->n_kv_head == 0
-                                    : a->n_kv_head == (a->first_in_group + a->n_head + a->group - 1) / a->group);
+    bool heads_fit = a->n_kv_head != 0 && a->n_head != 0;
+    if (heads_fit && a->group == 0)
+        heads_fit = a->first_in_group == 0 && a->n_head % a->n_kv_head == 0;
+    else if (heads_fit)
+        heads_fit =
+            a->first_in_group < a->group && a->n_kv_head == (a->first_in_group + a->n_head + a->group - 1) / a->group;
     if (!heads_fit || q->ne[0] != (size_t)a->n_head * a->head_dim || k->ne[0] != (size_t)a->n_kv_head * a->head_dim ||
         (v != NULL && v->ne[0] != (size_t)a->n_kv_head * a->v_dim))
         return error_set(
