@@ -300,7 +300,7 @@ static enum status load_weights(struct mote_engine *engine, const mote_engine_pa
     struct weight_reader reader = {.read = read_weight, .progress = report_progress, .user = &source};
     enum status status = STATUS_OK;
     pthread_mutex_lock(&model->lock);
-    if (model->weights != NULL && memcmp(&model->weights_split, split, sizeof(*split)) != 0)
+    if (model->weights != NULL && !mesh_split_equal(&model->weights_split, split))
         status = error_set(error, STATUS_UNSUPPORTED,
                            "the model's weights are packed for other devices: open the model again for these");
     if (status == STATUS_OK && model->weights == NULL) {

@@ -9,7 +9,7 @@
 // The layer that a tensor's name says, or -1.
 static int layer_of(const struct tensor *tensor)
 {
-    return tensor != NULL && strncmp(tensor->name, "blk.", 4) == 0 ? atoi(tensor->name + 4) : -1;
+    return tensor != NULL && strncmp(tensor->name, "blk.", 4) == 0 ? (int)strtol(tensor->name + 4, NULL, 10) : -1;
 }
 
 static void append_layer(struct buffer *json, int layer)

@@ -5,6 +5,8 @@
 
 #include "tensor/device.h"
 
+#include <string.h>
+
 struct hwloc_bitmap_s;
 
 // Which eighths of every sum over K a device has: device d those in [eighth[d], eighth[d + 1]).
@@ -12,6 +14,11 @@ struct mesh_split {
     uint32_t n_devices;
     uint8_t eighth[MAX_DEVICES + 1];
 };
+
+static inline bool mesh_split_equal(const struct mesh_split *a, const struct mesh_split *b)
+{
+    return a->n_devices == b->n_devices && memcmp(a->eighth, b->eighth, a->n_devices + 1) == 0;
+}
 
 // As even as eighths can be. n_devices: 1 … MAX_DEVICES.
 struct mesh_split mesh_split_even(uint32_t n_devices);
