@@ -153,7 +153,8 @@ void cpu_apply_collective(const struct worker *worker, const struct node *node, 
         sum_row(worker, exchange, row, y);
         return;
     }
-    size_t token = (size_t)worker->run->rows[row].token; // PICK: rows of the batch
+    // PICK: rows of the batch.
+    size_t token = c->kind == COLLECTIVE_PICK ? (size_t)worker->run->rows[row].token : 0;
     for (uint32_t d = 0; d < c->n_devices; d++) {
         struct row_range range = c->ranges[d];
         if (c->kind == COLLECTIVE_CONCAT && range.begin < range.end)

@@ -37,7 +37,8 @@ static void keep_folder(char *path)
 static void *open_beside(const char *folder, char why[WHY])
 {
     // In the build's folder of the program and of the library; where they were installed.
-    static const char *const places[] = {"src/mesh", "../mesh", "mote", "../lib/mote", "../" MOTE_LIBDIR "/mote"};
+    static const char installed[] = "../" MOTE_LIBDIR "/mote";
+    static const char *const places[] = {"src/mesh", "../mesh", "mote", "../lib/mote", installed};
     char path[PATH_MAX + 64];
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         snprintf(path, sizeof(path), "%s/%s/mote-mpi.so", folder, places[i]);
