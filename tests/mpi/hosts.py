@@ -19,6 +19,7 @@ import time
 
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 MTU = 9000
+DEVICE = "wire0"
 
 
 class WhyNot(Exception):
@@ -116,9 +117,9 @@ class Hosts:
             for name, tunnel, address in zip(self.names, tunnels, self.addresses):
                 ip("netns", "add", name)
                 self.made.append(name)
-                ip("link", "set", tunnel, "netns", name)
-                ip("-n", name, "address", "add", f"{address}/24", "dev", tunnel)
-                ip("-n", name, "link", "set", tunnel, "mtu", str(MTU), "up")
+                ip("link", "set", tunnel, "netns", name, "name", DEVICE)
+                ip("-n", name, "address", "add", f"{address}/24", "dev", DEVICE)
+                ip("-n", name, "link", "set", DEVICE, "mtu", str(MTU), "up")
                 ip("-n", name, "link", "set", "lo", "up")
             self.wire.thread.start()
         except WhyNot:

@@ -10,7 +10,7 @@ import sys
 import time
 import unittest
 
-from hosts import Hosts, WhyNot
+from hosts import DEVICE, Hosts, WhyNot
 from ranks_test import DATA, LAUNCHER, LIMIT, MOTE, RanksTest, environment, is_mpich, ranks_environment
 
 MODEL = DATA / "models" / "qwen3moe.gguf"
@@ -41,7 +41,7 @@ class HostsTest(RanksTest):
     @staticmethod
     def settings():
         # MPICH's transports know this machine for one, whatever its name.
-        return ranks_environment() | {"UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"}
+        return ranks_environment() | {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": DEVICE, "FI_PROVIDER": "tcp"}
 
     def test_the_bits_of_one_process(self):
         tokens = MODEL.with_name("qwen3moe.golden.gguf")

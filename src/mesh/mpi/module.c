@@ -23,14 +23,15 @@ enum {
     POLL_US = 200,       // between two looks of an idle one
     LONG_POLL_US = 2000, // that has been so for long
 };
-// Signs of life: of a rank at its work, and of a process whose user thinks.
-enum sign { SIGN_WORK, SIGN_PROCESS, N_SIGNS };
+// Signs of life: of a rank at its work, of one that waits for another, and of a process whose user thinks.
+enum sign { SIGN_WORK, SIGN_WAIT, SIGN_PROCESS, N_SIGNS };
 
 // Seconds.
 static const double patience = 0.005,
                     long_patience = 2; // before an idle one sleeps between looks, and before it sleeps long
 static const double alive_interval = 0.5, check_interval = 0.1;
-static const double most_gap = 1; // between two looks; more: this process was stopped, and not the others silent
+static const double most_waits = 60; // that ranks may wait for each other: longer than any message takes
+static const double most_gap = 1;    // between two looks; more: this process was stopped, and not the others silent
 
 static MPI_Comm messages, signs; // signs of life have a communicator of their own
 static int rank, n_ranks;
@@ -59,19 +60,19 @@ static void give_signs(enum sign sign)
     }
 }
 
-static void give_sign_of_work(void)
+static void give_sign(enum sign sign)
 {
     double time = now();
     if (time - last_sign < alive_interval)
         return;
     last_sign = time;
-    give_signs(SIGN_WORK);
+    give_signs(sign);
 }
 
 static void alive(void)
 {
     pthread_mutex_lock(&calls);
-    give_sign_of_work();
+    give_sign(SIGN_WORK);
     pthread_mutex_unlock(&calls);
 }
 
@@ -84,9 +85,7 @@ static void take_signs(void)
             return;
         int source = status.MPI_SOURCE, sign = status.MPI_TAG;
         MPI_Recv(NULL, 0, MPI_BYTE, source, sign, signs, MPI_STATUS_IGNORE);
-        heard[source][SIGN_PROCESS] = now();
-        if (sign == SIGN_WORK)
-            heard[source][SIGN_WORK] = heard[source][SIGN_PROCESS];
+        heard[source][sign] = now();
     }
 }
 
@@ -188,16 +187,30 @@ static int look(struct pending *pending, int *left, uint32_t *late)
 // A wait: when it began, when it last looked for its messages, and when for signs.
 struct wait {
     double started, looked, checked, limit;
-    enum sign sign; // which will do
+    bool idle; // for rank 0's user
     unsigned looks;
 };
+
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+// When a rank for which this one waits was last known to be well.
+static double last_known(const struct wait *wait, uint32_t peer)
+{
+    const double *of = heard[peer];
+    double work = later(wait->started, of[SIGN_WORK]), latest = wait->started + most_waits;
+    if (wait->idle)
+        return later(work, later(of[SIGN_WAIT], of[SIGN_PROCESS]));
+    return later(work, of[SIGN_WAIT] < latest ? of[SIGN_WAIT] : latest);
+}
 
 static bool find_late(const struct pending *pending, const struct wait *wait, uint32_t *late)
 {
     for (int i = 0; i < pending->n; i++) {
         uint32_t peer = pending->of[i]->peer;
-        double since = heard[peer][wait->sign] > wait->started ? heard[peer][wait->sign] : wait->started;
-        if (pending->requests[i] != MPI_REQUEST_NULL && wait->looked - since > wait->limit) {
+        if (pending->requests[i] != MPI_REQUEST_NULL && wait->looked - last_known(wait, peer) > wait->limit) {
             *late = peer;
             return true;
         }
@@ -229,7 +242,7 @@ static void wait_a_little(const struct wait *wait)
     double waited = wait->looked - wait->started;
     if (wait->looks < SPINS)
         return;
-    if (wait->sign == SIGN_WORK || waited < patience)
+    if (!wait->idle || waited < patience)
         sched_yield();
     else
         nanosleep(&(struct timespec){.tv_nsec = (waited < long_patience ? POLL_US : LONG_POLL_US) * 1000L}, NULL);
@@ -254,8 +267,8 @@ static bool is_late(const struct pending *pending, struct wait *wait, uint32_t *
     if (wait->looked - wait->checked < check_interval)
         return false;
     wait->checked = wait->looked;
-    if (wait->sign == SIGN_WORK)
-        give_sign_of_work(); // who waits for the same silent rank is not silent itself
+    if (!wait->idle)
+        give_sign(SIGN_WAIT); // who waits for the same silent rank is not silent itself
     take_signs();
     return find_late(pending, wait, late);
 }
@@ -264,7 +277,7 @@ static enum mpi_outcome exchange(struct mpi_message *sends, size_t n_sends, stru
                                  size_t n_receives, double limit, bool idle, uint32_t *late, char text[MPI_TEXT])
 {
     struct pending pending = {.n = 0};
-    struct wait wait = {.started = now(), .limit = limit, .sign = idle ? SIGN_PROCESS : SIGN_WORK};
+    struct wait wait = {.started = now(), .limit = limit, .idle = idle};
     int left = 1;
     wait.looked = wait.checked = wait.started;
     pthread_mutex_lock(&calls);
