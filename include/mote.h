@@ -209,6 +209,7 @@ MOTE_API void mote_engine_params_default(mote_engine_params *params);
  * Processes that a launcher started together (mpirun -n 4 …), on one machine or several. *ranks is NULL where this
  * process is alone. Rank 0 is used as if it were alone, with engines whose params have `ranks`; every other one calls
  * mote_ranks_serve, which does what rank 0's engines need until rank 0 leaves. MOTE_UNSUPPORTED: this build has no MPI.
+ * Where the ranks cannot work together, only rank 0's error has a message; *ranks is still to be left.
  */
 typedef struct mote_ranks mote_ranks;
 MOTE_API mote_status mote_ranks_join(mote_ranks **ranks, mote_error *error);

@@ -123,7 +123,7 @@ int main(int argc, char **argv)
         exit_code = finish_output(dispatch(argc - 1, argv + 1));
     }
     if (status != MOTE_OK) {
-        exit_code = fail(&error);
+        exit_code = error.message[0] != '\0' ? fail(&error) : EXIT_FAILED; // else another rank says it
     }
     compute_leave_ranks(status == MOTE_OK);
     return exit_code;

@@ -4,13 +4,14 @@
 
 #include "base/checked.h"
 #include "base/fpenv.h"
+#include "engine/identity.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    PROTOCOL = 1,
+    PROTOCOL = 2,
     INLINE_BYTES = 3584, // of a run, that travel with its command: decoding is one message, and a small one for MPI
 };
 
@@ -24,16 +25,10 @@ struct word {
     uint8_t bytes[INLINE_BYTES];
 };
 
-// What all must have in common before anything else is understood.
-struct hello {
-    char version[32];
-    int32_t numerics, protocol;
-    uint64_t engine_bytes; // of the next message
-};
-
 struct remote_engine {
     char path[PATH_MAX];
-    uint64_t fingerprint, file_bytes, n_threads, n_context, n_batch, n_sessions, n_logits;
+    struct identity file;
+    uint64_t n_threads, n_context, n_batch, n_sessions, n_logits;
     struct mesh_split split;
     int32_t kv;
     uint32_t n_rules, n_adapters;
@@ -43,18 +38,19 @@ struct remote_engine {
 
 struct remote_adapter {
     char path[PATH_MAX];
+    struct identity file;
     float scale;
 };
 
 // ---- rank 0 ----
 
-static void fill_hello(struct hello *hello)
+// A path that means the same in another folder.
+static void fill_path(const char *path, char whole[PATH_MAX])
 {
-    memset(hello, 0, sizeof(*hello));
-    strncpy(hello->version, mote_version(), sizeof(hello->version) - 1);
-    hello->numerics = mote_numerics_version();
-    hello->protocol = PROTOCOL;
-    hello->engine_bytes = sizeof(struct remote_engine);
+    if (realpath(path, whole) == NULL) {
+        strncpy(whole, path, PATH_MAX - 1);
+        whole[PATH_MAX - 1] = '\0';
+    }
 }
 
 static enum status send_word(struct ranks *ranks, struct word *word, struct error *error)
@@ -71,11 +67,8 @@ static enum status send_command(struct ranks *ranks, enum command command, struc
 static enum status fill_engine(const struct mote_model *model, const struct engine_settings *settings,
                                struct remote_engine *engine, struct error *error)
 {
-    const char *path = model->gguf->parts[0].path;
     memset(engine, 0, sizeof(*engine));
-    if (realpath(path, engine->path) == NULL)
-        strncpy(engine->path, path, sizeof(engine->path) - 1);
-    engine->file_bytes = model->gguf->size;
+    fill_path(model->gguf->parts[0].path, engine->path);
     engine->n_threads = settings->asked_threads;
     engine->n_context = settings->n_context;
     engine->n_batch = settings->n_batch;
@@ -88,41 +81,47 @@ static enum status fill_engine(const struct mote_model *model, const struct engi
     memcpy(engine->rules, settings->rules, sizeof(engine->rules));
     engine->observe = settings->observe;
     engine->range_off = settings->range_off;
-    return gguf_fingerprint(model->gguf, &engine->fingerprint, error);
+    return identity_of(model->gguf, &engine->file, error);
 }
 
-static enum status send_engine(struct ranks *ranks, const struct engine_settings *settings,
-                               struct remote_engine *engine, struct error *error)
+static enum status fill_adapters(const struct engine_settings *settings, struct remote_adapter **result,
+                                 struct error *error)
 {
-    enum status status = ranks_tell(ranks, engine, sizeof(*engine), false, error);
-    for (size_t i = 0; status == STATUS_OK && i < settings->n_adapters; i++) {
-        struct remote_adapter adapter = {.scale = settings->adapters[i].scale};
-        if (realpath(settings->adapters[i].path, adapter.path) == NULL)
-            strncpy(adapter.path, settings->adapters[i].path, sizeof(adapter.path) - 1);
-        status = ranks_tell(ranks, &adapter, sizeof(adapter), false, error);
+    struct remote_adapter *adapters = calloc(settings->n_adapters + 1, sizeof(*adapters));
+    enum status status = adapters == NULL ? error_memory(error, "the adapters") : STATUS_OK;
+    for (size_t i = 0; i < settings->n_adapters && status == STATUS_OK; i++) {
+        adapters[i].scale = settings->adapters[i].scale;
+        fill_path(settings->adapters[i].path, adapters[i].path);
+        status = identity_of_file(adapters[i].path, &adapters[i].file, error);
     }
+    *result = adapters;
     return status;
+}
+
+static enum status send_engine(struct ranks *ranks, struct remote_engine *engine, struct remote_adapter *adapters,
+                               struct error *error)
+{
+    enum status status = send_command(ranks, COMMAND_ENGINE, error);
+    if (status == STATUS_OK)
+        status = ranks_tell(ranks, engine, sizeof(*engine), false, error);
+    for (size_t i = 0; status == STATUS_OK && i < engine->n_adapters; i++)
+        status = ranks_tell(ranks, &adapters[i], sizeof(adapters[i]), false, error);
+    return status == STATUS_OK ? ranks_agree(ranks, STATUS_OK, error) : status; // about the files
 }
 
 enum status remote_begin_engine(struct ranks *ranks, const struct mote_model *model,
                                 const struct engine_settings *settings, struct error *error)
 {
-    struct hello hello;
+    struct remote_adapter *adapters = NULL;
     struct remote_engine *engine = calloc(1, sizeof(*engine));
     if (engine == NULL)
         return error_memory(error, "the engine");
     enum status status = fill_engine(model, settings, engine, error);
-    fill_hello(&hello);
     if (status == STATUS_OK)
-        status = send_command(ranks, COMMAND_ENGINE, error);
+        status = fill_adapters(settings, &adapters, error);
     if (status == STATUS_OK)
-        status = ranks_tell(ranks, &hello, sizeof(hello), false, error);
-    if (status == STATUS_OK)
-        status = ranks_agree(ranks, STATUS_OK, error); // about the versions
-    if (status == STATUS_OK)
-        status = send_engine(ranks, settings, engine, error);
-    if (status == STATUS_OK)
-        status = ranks_agree(ranks, STATUS_OK, error); // about the files
+        status = send_engine(ranks, engine, adapters, error);
+    free(adapters);
     free(engine);
     return status;
 }
@@ -305,19 +304,6 @@ static enum status follow_run(struct mote_engine *engine, struct error *error)
     return engine->ranks->broken ? status : STATUS_OK;
 }
 
-static enum status check_hello(const struct hello *theirs, struct error *error)
-{
-    struct hello own;
-    fill_hello(&own);
-    if (memcmp(&own, theirs, sizeof(own)) == 0)
-        return STATUS_OK;
-    return error_set(
-        error, STATUS_INVALID,
-        "this is mote %s (numerics %d, protocol %d), but rank 0 has mote %.31s (numerics %d, protocol %d): "
-        "all ranks need the same",
-        own.version, own.numerics, own.protocol, theirs->version, theirs->numerics, theirs->protocol);
-}
-
 // What this rank keeps between commands.
 struct follower {
     struct ranks *ranks;
@@ -329,7 +315,6 @@ struct follower {
 
 static enum status open_model(struct follower *follower, const struct remote_engine *wanted, struct error *error)
 {
-    uint64_t fingerprint = 0;
     if (follower->model == NULL || strcmp(follower->path, wanted->path) != 0) {
         mote_model_close(follower->model);
         follower->model = NULL;
@@ -339,19 +324,21 @@ static enum status open_model(struct follower *follower, const struct remote_eng
             return status;
         memcpy(follower->path, wanted->path, sizeof(follower->path));
     }
-    const struct gguf *gguf = follower->model->gguf;
-    enum status status = gguf_fingerprint(gguf, &fingerprint, error);
-    if (status != STATUS_OK)
-        return status;
-    if (gguf->size != wanted->file_bytes)
-        return error_set(error, STATUS_INVALID,
-                         "'%s' is another file than rank 0's: it has %llu bytes, rank 0's has %llu", wanted->path,
-                         (unsigned long long)gguf->size, (unsigned long long)wanted->file_bytes);
-    if (fingerprint != wanted->fingerprint)
-        return error_set(error, STATUS_INVALID,
-                         "'%s' is another file than rank 0's: the hash of its header is %016llx, rank 0's is %016llx",
-                         wanted->path, (unsigned long long)fingerprint, (unsigned long long)wanted->fingerprint);
-    return STATUS_OK;
+    struct identity own;
+    enum status status = identity_of(follower->model->gguf, &own, error);
+    return status == STATUS_OK ? identity_check(wanted->path, &own, &wanted->file, error) : status;
+}
+
+static enum status check_adapters(const struct remote_adapter *adapters, uint32_t n, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < n && status == STATUS_OK; i++) {
+        struct identity own;
+        status = identity_of_file(adapters[i].path, &own, error);
+        if (status == STATUS_OK)
+            status = identity_check(adapters[i].path, &own, &adapters[i].file, error);
+    }
+    return status;
 }
 
 static enum status receive_adapters(struct follower *follower, uint32_t n, struct remote_adapter **adapters,
@@ -394,22 +381,21 @@ static void settings_of(const struct remote_engine *wanted, const struct ranks *
 static enum status follow_engine(struct follower *follower, struct error *error)
 {
     struct ranks *ranks = follower->ranks;
-    struct hello hello;
     struct remote_engine *wanted = calloc(1, sizeof(*wanted));
     struct remote_adapter *files = NULL;
     mote_adapter adapters[MAX_ADAPTERS];
     if (wanted == NULL)
         return error_memory(error, "the engine");
-    enum status status = ranks_tell(ranks, &hello, sizeof(hello), false, error);
+    enum status status = ranks_tell(ranks, wanted, sizeof(*wanted), false, error);
+    if (status == STATUS_OK && wanted->n_adapters > MAX_ADAPTERS)
+        status = error_set(error, STATUS_INVALID, "rank 0 has %u adapters: this is a bug of mote", wanted->n_adapters);
     if (status == STATUS_OK)
-        status = ranks_agree(ranks, check_hello(&hello, error), error);
-    if (status == STATUS_OK)
-        status = ranks_tell(ranks, wanted, sizeof(*wanted), false, error);
-    if (status == STATUS_OK)
-        status = receive_adapters(follower, wanted->n_adapters < MAX_ADAPTERS ? wanted->n_adapters : MAX_ADAPTERS,
-                                  &files, error);
-    if (status == STATUS_OK)
-        status = ranks_agree(ranks, open_model(follower, wanted, error), error);
+        status = receive_adapters(follower, wanted->n_adapters, &files, error);
+    if (status == STATUS_OK) {
+        enum status own = open_model(follower, wanted, error);
+        own = own == STATUS_OK ? check_adapters(files, wanted->n_adapters, error) : own;
+        status = ranks_agree(ranks, own, error);
+    }
     for (uint32_t i = 0; status == STATUS_OK && i < wanted->n_adapters; i++)
         adapters[i] = (mote_adapter){.path = files[i].path, .scale = files[i].scale};
     if (status == STATUS_OK) {
@@ -452,7 +438,18 @@ mote_status mote_ranks_join(mote_ranks **ranks, mote_error *error)
     *ranks = NULL;
     if (ranks_launched() == 1)
         return MOTE_OK;
-    return (mote_status)ranks_join((struct ranks **)(void *)ranks, inner_error(error));
+    struct ranks *joined = NULL;
+    struct ranks_hello hello = {.numerics = mote_numerics_version(),
+                                .protocol = PROTOCOL,
+                                .layout = (uint64_t)sizeof(struct remote_engine) << 32 | sizeof(struct word)};
+    strncpy(hello.version, mote_version(), sizeof(hello.version) - 1);
+    enum status status = ranks_join(&joined, inner_error(error));
+    if (status == STATUS_OK)
+        status = ranks_greet(joined, &hello, inner_error(error));
+    if (status != STATUS_OK && joined != NULL && !joined->broken && joined->module.rank != 0 && error != NULL)
+        error->message[0] = '\0'; // rank 0 says the same
+    *ranks = (mote_ranks *)(void *)joined;
+    return (mote_status)status;
 }
 
 size_t mote_ranks_rank(const mote_ranks *ranks)

@@ -108,6 +108,8 @@ const char *gguf_type_name(enum gguf_type type);
 
 // A number that stands for a file: of its metadata, the table of its tensors, and the sizes of all its parts.
 enum status gguf_fingerprint(const struct gguf *gguf, uint64_t *fingerprint, struct error *error);
+// The same of a few bytes of up to 64 tensors.
+enum status gguf_sample_weights(const struct gguf *gguf, uint64_t *hash, struct error *error);
 
 // Reads `size` bytes of a tensor's data from `offset` on. Several threads may.
 enum status gguf_read_tensor(const struct gguf *gguf, const struct gguf_tensor *tensor, uint64_t offset, void *bytes,

@@ -255,6 +255,24 @@ void ranks_alive(struct ranks *ranks)
 
 // ---- joining ----
 
+static enum status check_hello(const struct ranks_hello *mine, const struct ranks_hello *first, struct error *error)
+{
+    if (memcmp(mine, first, sizeof(*mine)) == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID,
+                     "this is mote %.31s (numerics %d, protocol %d), but rank 0 has mote %.31s (numerics %d, protocol "
+                     "%d%s): all ranks need the same",
+                     mine->version, mine->numerics, mine->protocol, first->version, first->numerics, first->protocol,
+                     mine->layout == first->layout ? "" : ", another build");
+}
+
+enum status ranks_greet(struct ranks *ranks, const struct ranks_hello *mine, struct error *error)
+{
+    struct ranks_hello first = *mine;
+    enum status status = ranks_tell(ranks, &first, sizeof(first), false, error);
+    return status == STATUS_OK ? ranks_agree(ranks, check_hello(mine, &first, error), error) : status;
+}
+
 enum status ranks_join(struct ranks **result, struct error *error)
 {
     struct ranks *ranks = calloc(1, sizeof(*ranks));

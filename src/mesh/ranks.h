@@ -22,6 +22,14 @@ uint32_t ranks_launched(void);
 enum status ranks_load_module(struct mpi_module *module, struct error *error);
 // Loads the module and meets the other ranks. STATUS_UNSUPPORTED where there is no module.
 enum status ranks_join(struct ranks **ranks, struct error *error);
+// What all must have in common before they say anything else. Its form never changes.
+struct ranks_hello {
+    char version[32];
+    int32_t numerics, protocol;
+    uint64_t layout; // of the messages that follow
+};
+// The first call: STATUS_INVALID on all ranks where one has not what rank 0 has.
+enum status ranks_greet(struct ranks *ranks, const struct ranks_hello *mine, struct error *error);
 // Ends them: in order where all is well and `good`, else at once.
 void ranks_leave(struct ranks *ranks, bool good);
 

@@ -1,7 +1,7 @@
 """Two hosts on this machine: network namespaces joined by a wire that is a program, which delays packets and can be cut.
 
     with Hosts(delay=0.001) as hosts:
-        hosts.run(0, ["mpirun", …])       on the first host; hosts.mpi_arguments() tells a launcher of both
+        hosts.run(0, ["mpirun", …])       on the first host; hosts.open_mpi() tells its launcher of both
         hosts.wire.cut()
 
 Root is needed, and /dev/net/tun; WhyNot says what else is missing. The kernel's own delay (tc netem) is not in every
@@ -169,6 +169,3 @@ exec ip netns exec $host unshare -u sh -c "hostname $host; $*"
         network = self.addresses[0].rsplit(".", 1)[0] + ".0/24"
         return [launcher, "--mca", "plm_rsh_agent", agent, "--mca", "oob_tcp_if_include", network,
                 "--mca", "btl_tcp_if_include", network, "--mca", "btl", "tcp,self"]
-
-    def mpich(self, launcher, agent):
-        return [launcher, "-launcher", "ssh", "-launcher-exec", agent]

@@ -37,6 +37,11 @@ def ranks_environment():
                        OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_plm_rsh_agent="/bin/false")
 
 
+def limit_now():
+    """Launchers take long to end a job on a machine that does much else."""
+    return LIMIT if os.getloadavg()[0] < 3 * os.cpu_count() else 3 * LIMIT
+
+
 class RanksTest(CliTest):
     def setUp(self):
         super().setUp()
@@ -172,7 +177,7 @@ class Failures(RanksTest):
 
     def ended(self, process, started):
         out, err = process.communicate(timeout=LIMIT + 20)
-        self.assertLess(time.monotonic() - started, LIMIT + 0.5, (out, err))
+        self.assertLess(time.monotonic() - started, limit_now(), (out, err))
         return process.returncode, err + out
 
     def break_rank(self, number, settings=None):
@@ -219,17 +224,27 @@ class Failures(RanksTest):
         started = time.monotonic()
         run = [*MOTE, "run", LLAMA, "-p", "a", "-n", "4", "-t", "1", "-c", "16000000", "--force"]
         done = self.run_ranks((1, run), (1, ["prlimit", "--as=1500000000", *run]))
-        self.assertLess(time.monotonic() - started, LIMIT + 20)
+        self.assertLess(time.monotonic() - started, limit_now())
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(b"rank 1 (on ", done.stderr)
         self.assertIn(b"out of memory", done.stderr)
 
-    def other_file(self, make):
+    def test_ranks_of_other_versions(self):
+        program, module = os.environ["MPI_TRANSPORT"], os.environ["MPI_MODULE"]
+        env = ranks_environment() | {"MOTE_MPI_MODULE": module}
+        done = subprocess.run(self.launch((1, [program, "stranger"]), (2, [*MOTE, "run", LLAMA, "-p", "a"])), env=env,
+                              capture_output=True, timeout=60, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        # Of two that say the same the first is heard, and only from rank 0.
+        self.assertEqual(done.stderr.count(b"rank 1 (on "), 1, done)
+        self.assertIn(b"but rank 0 has mote 9.9.9 (numerics 99, protocol 99, another build)", done.stderr)
+
+    def other_file(self, make, original=LLAMA, arguments=()):
         """Rank 1 sees another file under the same path."""
         model, other = self.folder / "model.gguf", self.folder / "other.gguf"
-        model.write_bytes(LLAMA.read_bytes())
+        model.write_bytes(original.read_bytes())
         make(other)
-        run = [*MOTE, "run", model, "-p", "a", "-n", "4", "-t", "1"]
+        run = [*MOTE, "run", *(arguments or [model]), "-p", "a", "-n", "4", "-t", "1"]
         within = ["unshare", "-m", "sh", "-c", f'mount --bind {other} {model} && exec "$@"', "sh"]
         probe = subprocess.run([*within, "true"], capture_output=True, check=False)
         if probe.returncode != 0:
@@ -248,6 +263,22 @@ class Failures(RanksTest):
         def make(path):
             path.write_bytes(LLAMA.read_bytes().replace(b"<|bos|>", b"<|bOs|>", 1))
         self.assertIn(b"the hash of its header", self.other_file(make))
+
+    def test_a_file_with_other_weights(self):
+        def make(path):
+            size = len(LLAMA.read_bytes())
+            path.write_bytes(LLAMA.read_bytes()[:size // 2] + bytes(size - size // 2))
+        self.assertIn(b"the hash of some of its weights", self.other_file(make))
+
+    def test_an_adapter_with_other_weights(self):
+        folder = DATA / "lora"
+        adapter = folder / "qwen3moe-tiny.lora-attention.gguf"
+
+        def make(path):
+            size = len(adapter.read_bytes())
+            path.write_bytes(adapter.read_bytes()[:size // 2] + bytes(size - size // 2))
+        said = self.other_file(make, adapter, [folder / "qwen3moe-tiny.gguf", "--lora", self.folder / "model.gguf"])
+        self.assertIn(b"the hash of some of its weights", said)
 
     def test_a_rank_without_the_file(self):
         self.assertIn(b"is empty", self.other_file(lambda path: path.write_bytes(b"")))

@@ -1,5 +1,6 @@
 // The transport between ranks: what arrives, that all agree whether to stop, messages of any size, verdicts, and how
 // long a small all-gather takes. A program for a launcher: ranks_test.py starts it. It prints one line, from rank 0.
+// usage: mpi_transport [stranger]
 #include "mesh/ranks.h"
 
 #include <stdio.h>
@@ -185,7 +186,18 @@ static bool run(struct ranks *ranks, double *microseconds)
     return good;
 }
 
-int main(void)
+// As rank 0: one of another version, whom the others must refuse.
+static int be_stranger(struct ranks *ranks)
+{
+    struct error error = {0};
+    struct ranks_hello hello = {.version = "9.9.9", .numerics = 99, .protocol = 99};
+    enum status status = ranks_greet(ranks, &hello, &error);
+    fprintf(stderr, "%s\n", error.message);
+    ranks_leave(ranks, status == STATUS_OK);
+    return status == STATUS_OK ? 0 : 1;
+}
+
+int main(int argc, char **argv)
 {
     struct ranks *ranks = NULL;
     struct error error;
@@ -194,6 +206,8 @@ int main(void)
         fprintf(stderr, "no ranks: %s\n", ranks_launched() < 2 ? "no launcher" : error.message);
         return 1;
     }
+    if (argc > 1 && strcmp(argv[1], "stranger") == 0)
+        return be_stranger(ranks);
     bool good = run(ranks, &microseconds);
     if (good && ranks->module.rank == 0)
         printf("%u ranks, %s: good, %.1f us a small all-gather\n", ranks->module.n_ranks, ranks->module.name,
