@@ -126,7 +126,7 @@ static void crew_close(struct crew *crew)
     crew->transport->ops->destroy(crew->transport);
 }
 
-static inline float *run_alone(struct small_graph *small, const char *what)
+static float *run_alone(struct small_graph *small, const char *what)
 {
     struct machine machine;
     struct error error = {0};
@@ -191,8 +191,8 @@ static size_t check_collectives(const struct crew *crew, const char *what)
 }
 
 // Runs over the devices; returns how many collectives there were.
-static inline size_t check_sharding(struct small_graph *small, const struct sharding *sharding, const struct way *way,
-                                    const float *expected, const char *what)
+static size_t check_sharding(struct small_graph *small, const struct sharding *sharding, const struct way *way,
+                             const float *expected, const char *what)
 {
     struct crew crew = {.small = small, .way = way};
     struct error error = {0};

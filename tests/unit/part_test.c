@@ -1,6 +1,7 @@
 // What a device computes for its part of a model, without the other devices: partial sums, put together here in the
 // order of the tree, are the whole product's bits; attention of some of the heads, with incomplete groups, gives those
-// heads' bits, also where thousands of positions are split over threads. And faults on a mesh end all of its devices.
+// heads' bits, also where thousands of positions are split over threads. On meshes: gated units as narrow as a grain a
+// device, fewer logits than devices, and faults, which end all devices.
 #include "base/checked.h"
 #include "cpu/plan.h"
 
@@ -317,6 +318,64 @@ static void test_heads(void **state)
         devices[d]->ops->destroy(devices[d]);
 }
 
+// ---- little to share ----
+
+// Gated units as narrow as a grain a device, and fewer logits than a tile or than there are devices.
+static void build_narrow(struct small_graph *small, enum dtype dtype, enum precision precision, size_t n_ff,
+                         size_t n_vocabulary)
+{
+    struct graph *graph = &small->graph;
+    struct tensor *rows = small_graph_weight(small, "table", DTYPE_F32, 256, N_TOKENS, 0);
+    float *table = (float *)(void *)small->bytes[rows->index];
+    for (size_t i = 0; i < (size_t)N_TOKENS * 256; i++) // hidden units beyond F16
+        table[i] *= i / 256 % 2 == 1 ? 0x1p12f : 1;
+    struct tensor *x = graph_embed(graph, rows);
+    struct attributes down = {.precision = precision};
+    struct tensor *gate = graph_matmul(graph, small_graph_weight(small, "gate", DTYPE_F16, 256, n_ff, 0), x, 0);
+    struct tensor *up = graph_matmul(graph, small_graph_weight(small, "up", DTYPE_F16, 256, n_ff, 0), x, 0);
+    struct tensor *hidden = graph_glu(graph, gate, up, ACTIVATION_SILU);
+    struct tensor *sources[] = {small_graph_weight(small, "down", dtype, n_ff, 256, 0), hidden};
+    x = graph_add(graph, x, graph_apply(graph, OP_MATMUL, &down, sources));
+    struct tensor *head = small_graph_weight(small, "head", DTYPE_BF16, 256, n_vocabulary, 0);
+    graph->output = graph_matmul(graph, head, graph_select_rows(graph, x), 0);
+    if (graph->error.status != STATUS_OK)
+        fail_msg("%s", graph->error.message);
+}
+
+static void test_narrow(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dtype dtype;
+        enum precision precision;
+        size_t n_ff, n_vocabulary;
+    } cases[] = {
+        {DTYPE_F16, PRECISION_F16, 128, 5},   {DTYPE_F16, PRECISION_F16, 33, 17},
+        {DTYPE_F16, PRECISION_F16, 16, 1},    {DTYPE_BF16, PRECISION_BF16, 128, 7},
+        {DTYPE_F32, PRECISION_F32, 48, 3},    {DTYPE_F32, PRECISION_F16, 144, 40},
+        {DTYPE_Q4_0, PRECISION_Q8, 256, 9},   {DTYPE_Q8_0, PRECISION_Q8, 96, 2},
+        {DTYPE_Q5_1, PRECISION_F16, 288, 16}, {DTYPE_Q4_K, PRECISION_Q8, 256, 31},
+        {DTYPE_Q6_K, PRECISION_BF16, 256, 8}, {DTYPE_MXFP4, PRECISION_F32, 32, 4},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct small_graph small;
+        small_graph_open(&small, N_TOKENS);
+        build_narrow(&small, cases[i].dtype, cases[i].precision, cases[i].n_ff, cases[i].n_vocabulary);
+        float *expected = run_alone(&small, "narrow");
+        for (size_t j = 0; j < 2 * (size_t)N_SPLITS; j++) {
+            struct way way = way_number(i * 7 + j);
+            struct sharding sharding;
+            struct error error = {0};
+            if (sharding_create(&small.graph, way.split, &sharding, &error) != STATUS_OK)
+                fail_msg("%s", error.message);
+            check_sharding(&small, &sharding, &way, expected, dtype_get(cases[i].dtype)->name);
+            sharding_free(&sharding);
+        }
+        free(expected);
+        small_graph_close(&small);
+    }
+}
+
 // ---- faults on a mesh ----
 
 enum { N_EXPERT = 6 };
@@ -407,7 +466,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_partial_sums),
         cmocka_unit_test(test_heads),
-        cmocka_unit_test_setup_teardown(test_faults, open_hall, close_hall),
+        cmocka_unit_test(test_narrow),
+        cmocka_unit_test(test_faults),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_hall, close_hall);
 }
