@@ -226,8 +226,9 @@ static void commit(struct progress *progress, size_t first_input, size_t first_i
         struct mote_session *session = progress->inputs[i].session;
         size_t begin = i == first_input ? first_index : 0;
         size_t end = i < progress->input ? progress->inputs[i].n_tokens : progress->index;
-        memcpy(session->tokens + session->n_tokens, progress->inputs[i].tokens + begin,
-               (end - begin) * sizeof(*session->tokens));
+        if (end > begin)
+            memcpy(session->tokens + session->n_tokens, progress->inputs[i].tokens + begin,
+                   (end - begin) * sizeof(*session->tokens));
         session->n_tokens += end - begin;
         pages_trim(session);
     }
