@@ -40,6 +40,13 @@ static size_t pages_of(size_t n_tokens)
     return (n_tokens + KV_PAGE_POSITIONS - 1) / KV_PAGE_POSITIONS;
 }
 
+// Pages that the next token, after n, does not see. A session without one that it does see would take another's for it.
+static size_t most_dropped(const struct kv_kind_layout *kind, size_t n_tokens)
+{
+    size_t window = kind->window;
+    return window != 0 && n_tokens + 1 > window ? (n_tokens + 1 - window) / KV_PAGE_POSITIONS : 0;
+}
+
 static enum status fill_header(const struct mote_session *session, struct header *header, struct error *error)
 {
     const struct mote_engine *engine = session->engine;
@@ -121,8 +128,9 @@ static enum status put_all(struct output *output, struct mote_session *session, 
 {
     const struct mote_engine *engine = session->engine;
     enum status status = put(output, header, sizeof(*header), error);
-    if (status == STATUS_OK)
-        status = put(output, engine->rules, engine->n_rules * sizeof(*engine->rules), error);
+    // Part by part as they are read: the checksum depends on where parts begin.
+    for (size_t i = 0; i < engine->n_rules && status == STATUS_OK; i++)
+        status = put(output, &engine->rules[i], sizeof(engine->rules[i]), error);
     for (size_t i = 0; i < engine->n_adapters && status == STATUS_OK; i++) {
         status = put(output, &engine->adapter_prints[i], sizeof(*engine->adapter_prints), error);
         if (status == STATUS_OK)
@@ -202,8 +210,8 @@ static enum status check_header(const struct input *input, const struct header *
                          "larger -c",
                          input->file.path, header->n_tokens, engine->n_context);
     for (uint32_t kind = 0; kind < own->n_kinds; kind++) {
-        if (header->first_page[kind] > pages_of(header->n_tokens))
-            return error_set(error, STATUS_INVALID, "'%s' is damaged: its first page is behind its last",
+        if (header->first_page[kind] > most_dropped(&engine->kinds[kind], header->n_tokens))
+            return error_set(error, STATUS_INVALID, "'%s' is damaged: it lacks pages that the next token sees",
                              input->file.path);
     }
     return STATUS_OK;
