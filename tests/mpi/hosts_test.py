@@ -69,7 +69,8 @@ class HostsTest(RanksTest):
         with open(self.folder / "said", "w+b") as said:
             with subprocess.Popen(self.command(2, command), env=ranks_environment(), stdout=said, stderr=said) as process:
                 pids = self.ranks(2)
-                time.sleep(2)
+                self.wait_for_words(self.folder / "said")
+                time.sleep(1)
                 self.hosts.wire.cut()
                 started = time.monotonic()
                 while any(map(is_alive, pids)) and time.monotonic() - started < 3 * LIMIT:
@@ -83,6 +84,13 @@ class HostsTest(RanksTest):
             text = said.read()
         self.assertLess(took, limit_now(), text)
         self.assertIn(f"rank 1 (on {self.hosts.names[1]}) has not answered".encode(), text)
+
+    def wait_for_words(self, path):
+        """Its table's head says that it measures. Before, MPI begins, which has limits of its own."""
+        end = time.monotonic() + 60
+        while b"| model" not in path.read_bytes() and time.monotonic() < end:
+            time.sleep(0.1)
+        self.assertIn(b"| model", path.read_bytes())
 
     def ranks(self, n):
         """The processes of mote, once there are n."""
