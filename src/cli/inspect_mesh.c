@@ -137,12 +137,27 @@ static void print_layers(const json_t *mesh)
 
 // ---- devices
 
+// Integer and float operations together.
+static double operations(const json_t *cost)
+{
+    return number(cost, "int8_ops") + number(cost, "f32_ops");
+}
+
+static struct size_text format_operations(double n)
+{
+    struct size_text result;
+    double unit = n >= 1e9 ? 1e9 : n >= 1e6 ? 1e6 : 1e3;
+    snprintf(result.text, sizeof result.text, "%.1f %cop", n / unit, n >= 1e9 ? 'G' : n >= 1e6 ? 'M' : 'k');
+    return result;
+}
+
 static void print_devices(const json_t *mesh)
 {
     size_t i;
     const json_t *device, *one = json_object_get(json_object_get(mesh, "one"), "token");
-    double sum = 0, all = number(one, "bytes");
-    printf("\nDevices     eighths  weights     KV cache    work        logits      a token reads  of one device\n");
+    double sum = 0, all = number(one, "bytes"), all_operations = operations(one);
+    printf("\nDevices     eighths  weights     KV cache    work        logits      a token reads  of one device  "
+           "computes      of one device\n");
     json_array_foreach(json_object_get(mesh, "devices"), i, device)
     {
         const json_t *memory = json_object_get(device, "memory"), *token = json_object_get(device, "token");
@@ -153,8 +168,11 @@ static void print_devices(const json_t *mesh)
         for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
             printf("  %-10s", memory ? format_bytes(number(memory, keys[k])).text : "-");
         }
-        printf("  %-13s  %.1f%%\n", format_bytes(number(token, "bytes")).text,
-               all > 0 ? 100 * number(token, "bytes") / all : 0);
+        char share[16];
+        snprintf(share, sizeof share, "%.1f%%", all > 0 ? 100 * number(token, "bytes") / all : 0);
+        printf("  %-13s  %-13s  %-12s  %.1f%%\n", format_bytes(number(token, "bytes")).text, share,
+               format_operations(operations(token)).text,
+               all_operations > 0 ? 100 * operations(token) / all_operations : 0);
         sum += number(token, "bytes");
     }
     if (all > 0) {
@@ -207,7 +225,8 @@ static double latencies(double bytes)
 }
 
 // Seconds that the devices' exchange of n rows takes: each gives its rows to each other one, over a link of its own.
-// Of many bytes, each takes its share of the rows first, and then the sums of the others' shares.
+// Of many bytes in as many rows as devices at least, each takes its share of the rows first, and then the sums of the
+// others' shares: the rule of is_scattered in src/cpu/run_exchange.c. So a single row never goes that way.
 static double collective_seconds(const json_t *collective, double n_rows, const struct link *link)
 {
     const json_t *row_bytes = json_object_get(collective, "row_bytes"), *value;
@@ -222,7 +241,7 @@ static double collective_seconds(const json_t *collective, double n_rows, const 
     }
     double received = (all - least) * n_rows, sent = most * (double)(n - 1) * n_rows;
     bool sums = strcmp(text(collective, "kind"), "all_reduce") == 0;
-    if (sums && n > 2 && all * n_rows >= 65536) {
+    if (sums && n > 2 && n_rows >= (double)n && all * n_rows >= 65536) {
         double share = (double)(n - 1) / (double)n * n_rows;
         double each = share / (double)(n - 1);
         return (latencies(each * most) + latencies(each * result)) * link->latency +

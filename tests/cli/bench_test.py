@@ -32,6 +32,25 @@ class Bench(CliTest):
             self.assertEqual((result["precision"], result["kv"]), ("default", "f16"))
             self.assertEqual(result["size"], LLAMA.stat().st_size)
 
+    def test_collectives(self):
+        for result in self.results(LLAMA, *SHORT):
+            self.assertEqual((result["n_devices"], result["collectives_per_token"]), (1, 0))
+            self.assertEqual(result["collectives_share"], 0)
+        mesh = ("-p", "16", "-n", "4", "-r", "2", "-t", "2", "--devices", "2")
+        prompt, generation = self.results(LLAMA, *mesh)
+        for result in (prompt, generation):
+            self.assertEqual(result["n_devices"], 2)
+            self.assertGreater(result["collectives_share"], 0)
+            self.assertLess(result["collectives_share"], 1)
+        # Two a layer, embeddings, and logits.
+        self.assertAlmostEqual(generation["collectives_per_token"], 2 * 3 + 2, delta=1e-9)
+        self.assertAlmostEqual(prompt["collectives_per_token"], (2 * 3 + 2) / 16, delta=1e-9)
+        table = self.text("bench", LLAMA, *mesh).splitlines()
+        self.assertRegex(table[3], r"2 devices, collectives [\d.]+%")
+        rows = list(csv.DictReader(io.StringIO(self.text("bench", LLAMA, *mesh, "-o", "csv"))))
+        self.assertEqual([row["n_devices"] for row in rows], ["2", "2"])
+        self.assertTrue(all(0 < float(row["collectives_share"]) < 1 for row in rows), rows)
+
     def test_lists_and_models(self):
         results = self.results("-m", LLAMA, "-m", MODELS / "qwen3.gguf", "-p", "8,16", "-n", "2,3", "-d", "0,5",
                                "-t", "1,2", "-r", "1")

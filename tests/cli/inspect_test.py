@@ -47,6 +47,72 @@ class Inspect(CliTest):
         self.assertIn("memory", plan)
         self.assertIn(f"{len(plan['steps'])} steps", self.text("inspect", LLAMA, "--plan"))
 
+    def mesh(self, *args, model=LLAMA):
+        return self.json(model, "--plan", *args)
+
+    def test_plan_of_a_mesh(self):
+        tensors = {t["name"]: t["shape"] for t in self.json(LLAMA, "--tensors")}
+        for n in (2, 3, 8):
+            plan = self.mesh("--devices", n)
+            devices, mesh = plan["mesh"]["devices"], plan["mesh"]
+            self.assertEqual([d["device"] for d in devices], list(range(n)))
+            self.assertEqual([d["eighths"][0] for d in devices[1:]], [d["eighths"][1] for d in devices[:-1]])
+            together = {key: sum(d["memory"][key] for d in devices) for key in ("weights", "kv", "work", "logits")}
+            for key in ("weights", "kv", "logits"):
+                self.assertEqual(together[key], plan["memory"][key], (n, key))
+            tables = plan["settings"]["n_batch"] * 16 * 4  # of rotations, which are no device's
+            self.assertEqual(together["work"] + tables, plan["memory"]["work"], n)
+            for what in ("token", "batch"):
+                for key in ("int8_ops", "f32_ops", "bytes"):
+                    self.assertGreaterEqual(sum(d[what][key] for d in devices), mesh["one"][what][key])
+            self.assertLessEqual(set(tensors), {t["name"] for t in mesh["tensors"]} | {"rope_freqs.weight"})
+            for tensor in mesh["tensors"]:
+                if tensor["placement"] == "Replicate":
+                    self.assertNotIn("ranges", tensor)
+                    continue
+                size = tensor["shape"][int(tensor["placement"][len("Shard("):-1])]
+                held = set().union(*(range(*r) for r in tensor["ranges"]))
+                self.assertEqual(held, set(range(size)), tensor)  # nothing is missing, nothing is beyond
+            layers = [c["layer"] for c in mesh["collectives"] if c["layer"] is not None]
+            self.assertEqual(layers, [0, 0, 1, 1, 2, 2])  # two a layer
+        self.assertNotIn("mesh", self.mesh())
+        text = self.text("inspect", LLAMA, "--plan", "--devices", "2")
+        for words in ("Mesh of 2 devices", "Layers 0 to 2", "Shard(1)", "all_reduce", "gather", "of one device"):
+            self.assertIn(words, text)
+
+    def test_a_split_decides_the_ranges(self):
+        for tensor in self.mesh("--split", "3,1")["mesh"]["tensors"]:
+            if tensor["name"] == "blk.1.ffn_up.weight":
+                (begin, border), (also, end) = tensor["ranges"]
+                self.assertEqual((begin, also, end), (0, border, tensor["shape"][1]))
+                self.assertGreater(border, end - border)
+                return
+        self.fail("no such tensor")
+
+    def test_what_to_expect_over_a_link(self):
+        # Devices that compute in no time: what is left are the collectives.
+        args = ("--devices", "2", "--speed", "1e9,1e9", "--link")
+        plan = self.mesh(*args, "20us,25Gb/s")
+        rows = [c["row_bytes"] for c in plan["mesh"]["collectives"]]
+        seconds = sum(20e-6 + max(r) / 3.125e9 for r in rows)
+        expected = plan["expected"]
+        self.assertAlmostEqual(expected["decode_tokens_per_second"] * seconds, 1, delta=1e-4)
+        self.assertAlmostEqual(expected["decode_collectives_share"], 1, delta=1e-4)
+        for same in ("20µs,25Gb/s", "0.02ms,25000Mb/s", "20000ns,3.125GB/s"):
+            self.assertAlmostEqual(self.mesh(*args, same)["expected"]["decode_tokens_per_second"] * seconds, 1, delta=1e-4)
+        # Links that take no time: what is left is computing, of which each device has about half.
+        fast = self.mesh("--devices", "2", "--speed", "1000,100", "--link", "1ns,1000TB/s")["expected"]
+        self.assertGreater(fast["decode_tokens_per_second"], 120)
+        self.assertLessEqual(fast["decode_tokens_per_second"], 200.1)
+        self.assertIn("decode", self.text("inspect", LLAMA, "--plan", *args, "20us,25Gb/s").split("expect")[1])
+
+    def test_links_that_cannot_be(self):
+        for link in ("20us", "20us,", "20,25Gb/s", "20us,25", "20us,25Gb", "0us,25Gb/s", "-1us,1GB/s", "us,GB/s", ""):
+            self.fails(1, "inspect", LLAMA, "--plan", "--devices", "2", f"--link={link}", mentions="20us,25Gb/s")
+        self.fails(1, "inspect", LLAMA, "--plan", "--link", "20us,25Gb/s", mentions="--devices")
+        self.wrong_usage("inspect", LLAMA, "--devices", "2", "--link", "20us,25Gb/s", mentions="--plan")
+        self.wrong_usage("inspect", LLAMA, "--plan", "--devices", "2", "--speed", "1,1", mentions="--link")
+
     def sources(self, *args, model=LLAMA):
         """{kind of weight: what its source is rounded to} of the first layer."""
         found = {}

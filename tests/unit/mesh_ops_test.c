@@ -5,6 +5,8 @@
 #include "mesh/shard.h"
 #include "tensor/op.h"
 
+#include "test_paths.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -486,6 +488,101 @@ static void test_adapters(void **state)
     small_graph_close(&small);
 }
 
+// ---- docs/mesh.md ----
+
+enum { SAYS_PARTIAL = 1, SAYS_SHARD = 2 }; // and the dimensions of shards, from SAYS_SHARD << 1 on
+
+static unsigned word_of(struct placement placement)
+{
+    return placement.kind == PLACED_REPLICATE ? 0 : placement.kind == PLACED_PARTIAL ? SAYS_PARTIAL : SAYS_SHARD;
+}
+
+// What a rule makes of all ways in which its sources may be placed: what a result that isn't whole can be, and which
+// dimensions of weights are cut for it.
+static unsigned words_of_rule(const struct op_case *c)
+{
+    static float ropes[SMALL_TOKENS * N_ROT];
+    struct small_graph small;
+    char letters[MAX_SOURCES + 1] = {0};
+    unsigned words = 0;
+    const struct node *node = build_case(&small, c, ropes);
+    memset(letters, 'R', node->n_sources);
+    do {
+        struct placement have[MAX_SOURCES] = {0}, need[MAX_SOURCES] = {0}, result;
+        for (uint32_t i = 0; i < node->n_sources; i++)
+            have[i] = placement_of_letter(letters[i]);
+        op_place(op_get(node->op), node, have, need, &result);
+        words |= word_of(result);
+        for (uint32_t i = 0; i < node->n_sources && result.kind != PLACED_REPLICATE; i++)
+            if (node->sources[i] != NULL && need[i].kind == PLACED_SHARD)
+                words |= (SAYS_SHARD << 1) << need[i].dim;
+    } while (next_letters(node, letters));
+    small_graph_close(&small);
+    return words;
+}
+
+// Of "weight Shard(1) → Shard(0); …": alternatives, each its sources and then its result.
+static unsigned words_of_text(char *text)
+{
+    static const char arrow[] = "→";
+    unsigned words = 0;
+    for (char *rest = NULL, *one = strtok_r(text, ";", &rest); one != NULL; one = strtok_r(NULL, ";", &rest)) {
+        char *to = strstr(one, arrow);
+        for (char *at = strstr(one, "Shard("); at != NULL; at = strstr(at + 1, "Shard("))
+            if (to != NULL && at < to)
+                words |= (SAYS_SHARD << 1) << (unsigned)(at[6] - '0');
+        words |= to != NULL && strstr(to, "Shard(") != NULL ? SAYS_SHARD : 0;
+        words |= to != NULL && strstr(to, "Partial") != NULL ? SAYS_PARTIAL : 0;
+    }
+    return words;
+}
+
+// The words of the table's rows, by op. A row begins with names, each with what it is about behind it.
+static void read_table(unsigned *words, bool *named)
+{
+    char path[512], line[1024];
+    bool inside = false;
+    snprintf(path, sizeof(path), "%s/docs/mesh.md", TEST_SOURCE_ROOT);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        fail_msg("%s cannot be read", path);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        inside = strncmp(line, "| op |", 6) == 0 || (inside && line[0] == '|');
+        char *text = inside ? strchr(line + 1, '|') : NULL;
+        if (text == NULL)
+            continue;
+        *text++ = '\0';
+        unsigned said = words_of_text(text);
+        for (char *rest = NULL, *name = strtok_r(line + 1, ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest))
+            for (int op = 0; op < OP_COUNT; op++) {
+                size_t size = strlen(op_get((enum op)op)->name);
+                name += strspn(name, " ");
+                if (strncmp(name, op_get((enum op)op)->name, size) == 0 && strchr(" ", name[size]) != NULL) {
+                    words[op] |= said;
+                    named[op] = true;
+                }
+            }
+    }
+    fclose(file);
+}
+
+static void test_table_in_docs(void **state)
+{
+    (void)state;
+    unsigned documented[OP_COUNT] = {0}, ruled[OP_COUNT] = {0};
+    bool named[OP_COUNT] = {false};
+    read_table(documented, named);
+    for (size_t i = 0; i < N_OP_CASES; i++)
+        ruled[op_cases[i].op] |= words_of_rule(&op_cases[i]);
+    for (int op = 0; op < OP_COUNT; op++) {
+        if (documented[op] != ruled[op])
+            fail_msg("docs/mesh.md says otherwise of %s than its rule: %#x, not %#x", op_get((enum op)op)->name,
+                     documented[op], ruled[op]);
+        if (ruled[op] != 0 && !named[op])
+            fail_msg("docs/mesh.md has no %s", op_get((enum op)op)->name);
+    }
+}
+
 // Behind the others: every op has run on a device of a mesh.
 static void test_none_missing(void **state)
 {
@@ -498,8 +595,10 @@ static void test_none_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_ops), cmocka_unit_test(test_range_primitives), cmocka_unit_test(test_readers),
-        cmocka_unit_test(test_slices),  cmocka_unit_test(test_adapters),         cmocka_unit_test(test_none_missing),
+        cmocka_unit_test(test_all_ops),       cmocka_unit_test(test_range_primitives),
+        cmocka_unit_test(test_readers),       cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_adapters),      cmocka_unit_test(test_none_missing),
+        cmocka_unit_test(test_table_in_docs),
     };
     return cmocka_run_group_tests(tests, open_hall, close_hall);
 }
