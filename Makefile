@@ -75,6 +75,9 @@ test-long:
 	@$(MAKE) --no-print-directory tests-built
 	@$(PYTHON) tools/fetch_model.py smollm2 && $(PYTHON) tools/fetch_model.py gemma3-270m
 	@$(PYTHON) tools/run_tests.py $(BUILD)
+	@test -d $(BUILD)-mpich || meson setup $(BUILD)-mpich -Dmpi=mpich -Dtests=enabled
+	@$(NINJA) -C $(BUILD)-mpich
+	@MPIRUN=mpirun.mpich $(PYTHON) tools/run_tests.py $(BUILD)-mpich --suite mpi
 	@sh tools/valgrind.sh $(BUILD)
 	@sh tools/fuzz.sh $(BUILD)-fuzz $(FUZZ_SECONDS)
 

@@ -76,6 +76,7 @@ test|has_library cmocka|libcmocka-dev|cmocka, with its headers
 test|have mpirun|libopenmpi-dev openmpi-bin|Open MPI or MPICH, with its headers (for the tests of ranks)
 long|has_fuzzer|clang-14 libclang-rt-14-dev|clang with libFuzzer and the sanitizers
 long|have valgrind|valgrind|valgrind
+long|have mpirun.mpich|libmpich-dev mpich|MPICH, with its headers
 EOF
 }
 
